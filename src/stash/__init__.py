@@ -1,0 +1,34 @@
+"""Stash: where does training time go while the accelerators wait, and what should be rented instead?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from stash.errors import StashError as StashError
+    from stash.launch.api import load as load
+    from stash.launch.api import profile as profile
+    from stash.results.profile import Profile as Profile
+    from stash.workloads.workload import Workload as Workload
+    from stash.workloads.workload import supervised as supervised
+
+_PUBLIC = {
+    "StashError": "stash.errors",
+    "Profile": "stash.results.profile",
+    "load": "stash.launch.api",
+    "profile": "stash.launch.api",
+    "Workload": "stash.workloads.workload",
+    "supervised": "stash.workloads.workload",
+}
+__all__ = ["__version__", *_PUBLIC]
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use, so that `import stash` and `stash --help` need no torch."""
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'stash' has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(_PUBLIC[name]), name)

@@ -1,0 +1,182 @@
+"""`stash profile`: measure a workload on this machine and print what it waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from stash.launch.api import Measured
+    from stash.launch.request import Request
+    from stash.launch.supervise import Event
+
+
+def profile(
+    workload: Annotated[
+        str, typer.Argument(help="A model of the zoo (resnet18, bert-large, ...) or file.py:factory.")
+    ],
+    nproc_per_node: Annotated[
+        int | None, typer.Option(help="Workers; by default one per GPU, or one per core without.")
+    ] = None,
+    batch_size: Annotated[
+        str | None, typer.Option(help="Samples per worker and iteration, or `max`.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Image folder or token file; generated where not given.")
+    ] = None,
+    num_workers: Annotated[
+        int | None, typer.Option(help="Loader workers per worker, as in torch's DataLoader.")
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(help="cpu, cuda, or emulated:<gpu> such as emulated:v100.")
+    ] = None,
+    dtype: Annotated[str, typer.Option(help="fp32, amp or bf16.")] = "fp32",
+    steps: Annotated[
+        str | None, typer.Option(help="Only these steps, such as solo,node,warm.")
+    ] = None,
+    half_width: Annotated[
+        str, typer.Option(help="Stop when every stall is known this well, in parts of an iteration.")
+    ] = "3%",
+    launches: Annotated[int, typer.Option(help="Start the workers anew this many times.")] = 1,
+    max_minutes: Annotated[float, typer.Option(help="Measure for at most this long.")] = 10.0,
+    max_rounds: Annotated[
+        int | None, typer.Option(help="Measure at most this many rounds.")
+    ] = None,
+    max_usd: Annotated[
+        float | None, typer.Option(help="Spend at most this much (needs a price).")
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option(help="Give up when no worker has moved for so many seconds.")
+    ] = 300.0,
+    price_usd_per_hour: Annotated[
+        float | None, typer.Option(help="What this machine costs.")
+    ] = None,
+    sweep: Annotated[
+        str | None, typer.Option(help="Worker counts to profile one after the other, such as 1,2,4.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="For the order of blocks.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for the profile.")] = Path("stash-profiles"),
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the profile as JSON instead of a report.")
+    ] = False,
+) -> int:
+    """Measure where the time of each training iteration goes, and how sure that is."""
+    from stash.launch.request import Request
+
+    request = Request(
+        workload=workload,
+        nproc_per_node=nproc_per_node,
+        batch_size=_batch(batch_size),
+        data=data,
+        num_workers=num_workers,
+        device=device,
+        dtype=dtype,
+        steps=None if steps is None else tuple(s.strip() for s in steps.split(",") if s.strip()),
+        half_width=_fraction(half_width),
+        launches=launches,
+        max_minutes=max_minutes,
+        max_rounds=max_rounds,
+        max_usd=max_usd,
+        timeout_seconds=timeout,
+        price_usd_per_hour=price_usd_per_hour,
+        seed=seed,
+        out=out,
+    )
+    if sweep is None:
+        return _one(request, as_json)
+    return _sweep(request, _counts(sweep), as_json)
+
+
+def _one(request: Request, as_json: bool) -> int:
+    from stash.cli.output import print_document
+
+    measured = _measure(request)
+    if as_json:
+        print_document(measured.profile)
+    else:
+        _print(measured)
+    return measured.exit_code
+
+
+def _sweep(request: Request, counts: list[int], as_json: bool) -> int:
+    """The same profile at several worker counts, then how it scales."""
+    from stash.cli.output import print_json, report_console
+    from stash.report.scaling import render_scaling
+
+    done: list[Measured] = []
+    for count in counts:
+        done.append(_measure(replace(request, nproc_per_node=count)))
+        if not as_json:
+            _print(done[-1])
+        if done[-1].exit_code:
+            break
+    profiles = [measured.profile for measured in done]
+    if as_json:
+        print_json([one.model_dump(mode="json", by_alias=True) for one in profiles])
+    else:
+        report_console().print(render_scaling(profiles))
+    return done[-1].exit_code
+
+
+def _measure(request: Request) -> Measured:
+    from stash.cli.output import progress_console
+    from stash.launch.api import measure
+    from stash.report.live import Progress
+    from stash.results.recording import Phase, Round
+
+    limit = None if request.max_minutes is None else request.max_minutes * 60.0
+    rounds: list[Round] = []
+    with Progress(
+        progress_console(), max_seconds=limit, price_usd_per_hour=request.price_usd_per_hour
+    ) as progress:
+
+        def show(events: Iterable[Event]) -> None:
+            for event in events:
+                if isinstance(event, Phase):
+                    progress.phase(event.name)
+                elif isinstance(event, Round):
+                    rounds.append(event)
+                    progress.round(rounds)
+            progress.tick()
+
+        progress.phase("preparing")
+        return measure(request, show)
+
+
+def _print(measured: Measured) -> None:
+    from stash.cli.output import report_console
+    from stash.report.terminal import print_profile
+
+    console = report_console()
+    print_profile(measured.profile, console)
+    console.print(f"Profile written to {measured.path}", soft_wrap=True)
+
+
+def _batch(text: str | None) -> int | str | None:
+    return int(text) if text is not None and text.lstrip("-").isdigit() else text
+
+
+def _fraction(text: str) -> float:
+    from stash.errors import UsageError
+
+    try:
+        value = float(text.strip().rstrip("%"))
+    except ValueError:
+        raise UsageError(f"--half-width: {text!r} is not a size such as 3% or 0.03.") from None
+    return value / 100.0 if text.strip().endswith("%") else value
+
+
+def _counts(text: str) -> list[int]:
+    from stash.errors import UsageError
+
+    try:
+        counts = [int(part) for part in text.split(",")]
+    except ValueError:
+        counts = []
+    if not counts or min(counts) < 1:
+        raise UsageError(f"--sweep: {text!r} is not a list of worker counts such as 1,2,4.")
+    return counts

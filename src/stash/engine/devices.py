@@ -1,0 +1,136 @@
+"""The three kinds of device as the engine sees them: when is it done, where do batches live."""
+
+from __future__ import annotations
+
+import resource
+import sys
+from typing import Any, Protocol
+
+import psutil
+import torch
+
+from stash.workloads import emulated
+from stash.workloads.workload import move
+
+
+class Device(Protocol):
+    """What differs between devices."""
+
+    index: int | None
+
+    def synchronize(self) -> None:
+        """Wait until everything handed to the device is done."""
+
+    def resident(self, batch: Any) -> Any:
+        """The batch in the device's own memory."""
+
+    def staged(self, batch: Any) -> Any:
+        """The batch in host memory from which the device copies fastest."""
+
+    def free_bytes(self) -> int:
+        """Memory that recorded batches may use a part of."""
+
+    def peak_bytes(self) -> int | None:
+        """The most memory that training has used."""
+
+    def total_bytes(self) -> int | None:
+        """All memory of the device."""
+
+
+class Cpu:
+    """The processor itself."""
+
+    index: int | None = None
+
+    def synchronize(self) -> None:
+        """CPU work is done when it returns."""
+
+    def resident(self, batch: Any) -> Any:
+        """Host memory is device memory."""
+        return batch
+
+    def staged(self, batch: Any) -> Any:
+        """Host memory is device memory."""
+        return batch
+
+    def free_bytes(self) -> int:
+        """What the machine can give without swapping."""
+        return int(psutil.virtual_memory().available)
+
+    def peak_bytes(self) -> int | None:
+        """This process's largest resident set."""
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else peak * 1024
+
+    def total_bytes(self) -> int | None:
+        """All memory of the machine: workers share it."""
+        return int(psutil.virtual_memory().total)
+
+
+class Emulated(Cpu):
+    """An accelerator whose kernels are deadlines; its batches stay in host memory."""
+
+    def synchronize(self) -> None:
+        """Wait for the last deadline."""
+        accelerator = emulated.current()
+        if accelerator is not None:
+            accelerator.clock.synchronize()
+
+    def peak_bytes(self) -> int | None:
+        """Nothing is really allocated there."""
+        return None
+
+    def total_bytes(self) -> int | None:
+        """The memory of the GPU that is emulated."""
+        accelerator = emulated.current()
+        return None if accelerator is None else accelerator.gpu.memory_bytes
+
+
+class Cuda:
+    """An NVIDIA GPU. Never run by its authors: there was none to run it on."""
+
+    def __init__(self, index: int) -> None:
+        self.index: int | None = index
+        self._device = torch.device("cuda", index)
+
+    def synchronize(self) -> None:
+        """Wait for every stream of the device."""
+        torch.cuda.synchronize(self._device)
+
+    def resident(self, batch: Any) -> Any:
+        """Copied once, before anything is timed."""
+        return move(batch, self._device)
+
+    def staged(self, batch: Any) -> Any:
+        """Pinned, so that copies run at the link's own speed."""
+        return _pinned(batch)
+
+    def free_bytes(self) -> int:
+        """As the driver sees it."""
+        return int(torch.cuda.mem_get_info(self._device)[0])
+
+    def peak_bytes(self) -> int | None:
+        """PyTorch's own high-water mark."""
+        return int(torch.cuda.max_memory_allocated(self._device))
+
+    def total_bytes(self) -> int | None:
+        """As the driver sees it."""
+        return int(torch.cuda.mem_get_info(self._device)[1])
+
+
+def open_device(name: str, local_rank: int) -> Device:
+    """The device of one worker, by the name in the plan."""
+    if name == "cuda":
+        return Cuda(local_rank)
+    return Emulated() if name.startswith("emulated") else Cpu()
+
+
+def _pinned(batch: Any) -> Any:
+    if isinstance(batch, torch.Tensor):
+        return batch.pin_memory()
+    if isinstance(batch, dict):
+        return {key: _pinned(value) for key, value in batch.items()}
+    if isinstance(batch, list | tuple):
+        parts = [_pinned(part) for part in batch]
+        return type(batch)(*parts) if hasattr(batch, "_fields") else type(batch)(parts)
+    return batch

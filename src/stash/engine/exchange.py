@@ -1,0 +1,185 @@
+"""The gradient-exchange switch: a process group that passes collectives on or completes them at once.
+
+Registered as a PyTorch backend of its own (public `Backend.register_backend`), it becomes the default
+group of a training script and carries DDP's buckets and the script's own collectives alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+#: Must not be a name that PyTorch knows: DDP's logger would look for that backend inside the group.
+BACKEND = "stash"
+
+
+class _Completed(dist.Work):  # type: ignore[misc]
+    """The handle of a collective that moved nothing."""
+
+    def __init__(self, result: Sequence[torch.Tensor]) -> None:
+        super().__init__()
+        devices = sorted({t.device for t in result if t.device.type == "cuda"}, key=str)
+        self._future: torch.futures.Future[Any] = torch.futures.Future(devices=devices)
+        self._future.set_result(list(result))
+
+    def wait(self, timeout: Any = None) -> bool:
+        """Nothing is under way."""
+        return True
+
+    def is_completed(self) -> bool:
+        """From the start."""
+        return True
+
+    def get_future(self) -> torch.futures.Future[Any]:
+        """What DDP's reducer waits for."""
+        return self._future
+
+
+class SwitchableGroup(dist.ProcessGroup):  # type: ignore[misc]
+    """Forwards every collective to the real group while exchange is on."""
+
+    def __init__(self, rank: int, size: int, inner: Any) -> None:
+        super().__init__(rank, size)
+        self._inner = inner
+        self._rank = rank
+        self._size = size
+        self.on = True
+
+    def getBackendName(self) -> str:  # noqa: N802 (PyTorch's own name)
+        """The name that PyTorch's logging asks for."""
+        return BACKEND
+
+    def allreduce(self, tensors: Any, *args: Any, **kwargs: Any) -> Any:
+        """Sum over workers, or keep the local values."""
+        if self.on:
+            return self._inner.allreduce(_listed(tensors), *args, **kwargs)
+        return _Completed(_listed(tensors))
+
+    def allreduce_coalesced(self, tensors: Any, *args: Any, **kwargs: Any) -> Any:
+        """As allreduce, for several tensors."""
+        if self.on:
+            return self._inner.allreduce_coalesced(tensors, *args, **kwargs)
+        return _Completed(tensors)
+
+    def broadcast(self, tensors: Any, *args: Any, **kwargs: Any) -> Any:
+        """Copy from one worker, or keep the local values."""
+        if self.on:
+            return self._inner.broadcast(_listed(tensors), *args, **kwargs)
+        return _Completed(_listed(tensors))
+
+    def reduce(self, tensors: Any, *args: Any, **kwargs: Any) -> Any:
+        """Sum to one worker, or keep the local values."""
+        if self.on:
+            return self._inner.reduce(_listed(tensors), *args, **kwargs)
+        return _Completed(_listed(tensors))
+
+    def allgather(self, outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        """Collect from all workers, or fill every slot with the local tensor."""
+        if self.on:
+            return self._inner.allgather(outputs, inputs, *args, **kwargs)
+        for slots, local in zip(outputs, inputs, strict=True):
+            for slot in slots:
+                slot.copy_(local)
+        return _Completed(inputs)
+
+    def _allgather_base(self, output: Any, local: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.on:
+            return self._inner._allgather_base(output, local, *args, **kwargs)
+        output.view(self._size, -1).copy_(local.reshape(1, -1).expand(self._size, -1))
+        return _Completed([output])
+
+    def all_gather_single(self, output: Any, local: Any, *args: Any, **kwargs: Any) -> Any:
+        """Newer name of the same collective."""
+        return self._allgather_base(output, local, *args, **kwargs)
+
+    def gather(self, outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        """Collect on one worker; off, the root sees the local tensor in every slot."""
+        if self.on:
+            return self._inner.gather(outputs, inputs, *args, **kwargs)
+        for slots in outputs:
+            for slot in slots:
+                slot.copy_(inputs[0])
+        return _Completed(inputs)
+
+    def scatter(self, outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        """Deal out from one worker; off, only the root has something to keep."""
+        if self.on:
+            return self._inner.scatter(outputs, inputs, *args, **kwargs)
+        for output, parts in zip(outputs, inputs, strict=False):
+            output.copy_(parts[self._rank])
+        return _Completed(outputs)
+
+    def reduce_scatter(self, outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        """Sum and deal out, or keep the local part."""
+        if self.on:
+            return self._inner.reduce_scatter(outputs, inputs, *args, **kwargs)
+        for output, parts in zip(outputs, inputs, strict=True):
+            output.copy_(parts[self._rank])
+        return _Completed(outputs)
+
+    def _reduce_scatter_base(self, output: Any, whole: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.on:
+            return self._inner._reduce_scatter_base(output, whole, *args, **kwargs)
+        output.copy_(whole.view(self._size, -1)[self._rank].view_as(output))
+        return _Completed([output])
+
+    def reduce_scatter_single(self, output: Any, whole: Any, *args: Any, **kwargs: Any) -> Any:
+        """Newer name of the same collective."""
+        return self._reduce_scatter_base(output, whole, *args, **kwargs)
+
+    def alltoall_base(self, output: Any, local: Any, *args: Any, **kwargs: Any) -> Any:
+        """Exchange parts between all workers, or keep the local ones."""
+        if self.on:
+            return self._inner.alltoall_base(output, local, *args, **kwargs)
+        output.view(-1).copy_(local.reshape(-1)[: output.numel()])
+        return _Completed([output])
+
+    def barrier(self, *args: Any, **kwargs: Any) -> Any:
+        """Wait for all workers, or for nobody."""
+        if self.on:
+            return self._inner.barrier(*args, **kwargs)
+        return _Completed([])
+
+    def send(self, *args: Any, **kwargs: Any) -> Any:
+        """Point to point is the script's own business and always real."""
+        return self._inner.send(*args, **kwargs)
+
+    def recv(self, *args: Any, **kwargs: Any) -> Any:
+        """Point to point is the script's own business and always real."""
+        return self._inner.recv(*args, **kwargs)
+
+
+def register(announce: Callable[[SwitchableGroup], None], real_backend: Callable[[], str]) -> None:
+    """Make `BACKEND` known to PyTorch; every group created with it is announced."""
+
+    def create(options: Any, backend_options: Any) -> SwitchableGroup:
+        group = SwitchableGroup(
+            options.group_rank,
+            options.group_size,
+            _real_group(real_backend(), options, backend_options),
+        )
+        announce(group)
+        return group
+
+    dist.Backend.register_backend(BACKEND, create, extended_api=True, devices=["cpu", "cuda"])
+
+
+def _real_group(name: str, options: Any, backend_options: Any) -> Any:
+    """The group that moves bytes. NCCL's has never run here on a GPU."""
+    if name == "gloo":
+        return dist.ProcessGroupGloo(
+            options.store, options.group_rank, options.group_size, timeout=options.timeout
+        )
+    if name == "nccl":
+        nccl = backend_options or dist.ProcessGroupNCCL.Options()
+        nccl._timeout = options.timeout
+        return dist.ProcessGroupNCCL(options.store, options.group_rank, options.group_size, nccl)
+    raise ValueError(f"Stash can switch the backends gloo and nccl, not {name!r}.")
+
+
+def _listed(tensors: Any) -> list[torch.Tensor]:
+    """PyTorch passes one tensor or a list of them, depending on who calls."""
+    return [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)

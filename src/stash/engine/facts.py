@@ -1,0 +1,289 @@
+"""What a worker can tell about the workload, the machine and the conditions of a run."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterable
+from pathlib import Path
+
+import psutil
+import torch
+from torch.utils.data import IterableDataset
+
+from stash import __version__
+from stash.engine import pagecache
+from stash.engine.devices import Device
+from stash.engine.feed import Feeds
+from stash.engine.gang import Gang
+from stash.engine.plan import Plan
+from stash.hardware import nvml
+from stash.hardware.machine import this_machine
+from stash.results.recording import (
+    Calibration,
+    Check,
+    Facts,
+    MachineFacts,
+    Rate,
+    WorkloadFacts,
+)
+from stash.workloads import emulated
+
+#: Where data sets note samples that they could not read, one path a line.
+UNREADABLE = "unreadable.txt"
+
+
+def gather_facts(
+    plan: Plan,
+    gang: Gang,
+    device: Device,
+    feeds: Feeds,
+    optimizer: torch.optim.Optimizer,
+    calibration: Calibration,
+    rates: tuple[Rate | None, Rate | None],
+) -> Facts:
+    """Everything about a launch that does not change from round to round."""
+    workload = _workload(plan, feeds, optimizer)
+    machine = _machine(plan, gang, device)
+    return Facts(
+        launch=plan.launch,
+        workload=workload,
+        machine=machine,
+        calibration=calibration,
+        preprocessing=rates[0],
+        storage=rates[1],
+        checks=tuple(_checks(workload, machine, feeds, calibration, plan)),
+    )
+
+
+def unreadable_check(run_folder: Path) -> tuple[Check, ...]:
+    """Samples that could not be read, named and counted."""
+    path = run_folder / UNREADABLE
+    if not path.exists():
+        return ()
+    names = sorted(set(path.read_text(errors="replace").splitlines()))
+    if not names:
+        return ()
+    shown = ", ".join(names[:3]) + (" ..." if len(names) > 3 else "")
+    return (
+        Check(
+            name="readable data",
+            status="warn",
+            message=f"{len(names)} file(s) could not be read and were replaced: {shown}"[:4000],
+            next="Repair or remove them; timings include the failed attempts.",
+        ),
+    )
+
+
+def _workload(plan: Plan, feeds: Feeds, optimizer: torch.optim.Optimizer) -> WorkloadFacts:
+    accelerator = emulated.current()
+    trained = [p for group in optimizer.param_groups for p in group["params"]]
+    parameters = sum(p.numel() for p in trained)
+    gradient_bytes = sum(p.numel() * p.element_size() for p in trained)
+    if accelerator is not None:  # its own tensors may be scaled down
+        parameters, gradient_bytes = accelerator.parameters, accelerator.gradient_bytes
+    dataset = feeds.loader.dataset
+    endless = isinstance(dataset, IterableDataset)
+    return WorkloadFacts(
+        name=plan.workload,
+        parameters=parameters,
+        gradient_bytes=gradient_bytes,
+        optimizer=type(optimizer).__name__,
+        batch_per_worker=feeds.batch_size,
+        samples=None if endless else _length(dataset),
+        data=plan.data,
+        data_bytes=_data_bytes(feeds),
+        loader_workers=feeds.loader.num_workers,
+        dtype=plan.dtype,
+    )
+
+
+def _length(dataset: object) -> int | None:
+    try:
+        return len(dataset)  # type: ignore[arg-type]
+    except TypeError:
+        return None
+
+
+def _data_bytes(feeds: Feeds) -> int | None:
+    """The whole data set's size, from the mean size of the window's samples."""
+    samples = _length(feeds.loader.dataset)
+    window_samples = feeds.window.batches * feeds.batch_size
+    if not samples or not window_samples or not feeds.file_bytes or feeds.repeats:
+        return None
+    if len(feeds.files) < window_samples:  # many samples in one file: its size tells all
+        return feeds.file_bytes
+    return int(feeds.file_bytes / window_samples * samples)
+
+
+def _machine(plan: Plan, gang: Gang, device: Device) -> MachineFacts:
+    here = this_machine()
+    per_node = max(1, gang.size // plan.nodes)
+    return MachineFacts(
+        host=here.host,
+        system=here.system,
+        cpu=here.cpu,
+        cores=here.cores,
+        memory_bytes=here.memory_bytes,
+        device=plan.device,
+        devices=_device_names(plan, per_node, here.cpu),
+        device_memory_bytes=device.total_bytes(),
+        nodes=plan.nodes,
+        workers_per_node=per_node,
+        cores_per_worker=here.cores / per_node,
+        threads_per_worker=torch.get_num_threads(),
+        pinned=plan.pin_cores,
+        backend="none" if gang.size == 1 else ("nccl" if plan.device == "cuda" else "gloo"),
+        python=platform.python_version(),
+        torch=torch.__version__,
+        stash=__version__,
+        instance=plan.instance,
+        price_usd_per_hour=plan.price_usd_per_hour,
+    )
+
+
+def _device_names(plan: Plan, workers: int, cpu: str) -> tuple[str, ...]:
+    if plan.device == "cuda":
+        return tuple(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count()))
+    accelerator = emulated.current()
+    return (accelerator.gpu.name if accelerator else cpu,) * workers
+
+
+def _checks(
+    workload: WorkloadFacts,
+    machine: MachineFacts,
+    feeds: Feeds,
+    calibration: Calibration,
+    plan: Plan,
+) -> Iterable[Check]:
+    yield _warm_up(calibration)
+    yield _cores(machine)
+    yield _loader_cores(workload, machine)
+    if machine.workers > 1:
+        yield _pinning(machine)
+    yield _fits_memory(workload)
+    yield from _data_checks(feeds, calibration)
+    if plan.device == "cuda":
+        yield from _gpu_checks()
+
+
+def _warm_up(calibration: Calibration) -> Check:
+    count = calibration.warm_up_iterations
+    if calibration.warm_up_settled:
+        return _passed("warm-up", f"Iterations settled after {count}.")
+    return _warned(
+        "warm-up",
+        f"Iterations had not settled after {count}.",
+        "Something else may load the machine; look at `stash doctor`.",
+    )
+
+
+def _cores(machine: MachineFacts) -> Check:
+    wanted = machine.workers_per_node * machine.threads_per_worker
+    text = f"{machine.workers_per_node} workers x {machine.threads_per_worker} threads"
+    if machine.device != "cpu" or wanted <= machine.cores:
+        return _passed("cores", f"{text} on {machine.cores} cores.")
+    return _warned(
+        "cores",
+        f"{text} on {machine.cores} cores: workers take turns, which reads as contention.",
+        f"Use --nproc-per-node {max(1, machine.cores // machine.threads_per_worker)} or fewer.",
+    )
+
+
+def _loader_cores(workload: WorkloadFacts, machine: MachineFacts) -> Check:
+    computing = machine.workers_per_node if machine.device == "cpu" else 0
+    loaders = workload.loader_workers * machine.workers_per_node
+    text = f"{loaders} loader workers" + (f" beside {computing} computing" if computing else "")
+    if loaders + computing <= machine.cores:
+        return _passed("loader cores", f"{text} on {machine.cores} cores.")
+    return _warned(
+        "loader cores",
+        f"{text} share {machine.cores} cores, so part of `prep` is a wait for cores.",
+        "This is what training here costs, too; more cores or fewer loader workers change it.",
+    )
+
+
+def _pinning(machine: MachineFacts) -> Check:
+    if machine.pinned:
+        return _passed("pinning", "Every worker has its own cores.")
+    if machine.device != "cpu":
+        return _passed("pinning", "Workers are not pinned; their devices compute, not the cores.")
+    return _warned(
+        "pinning",
+        "Workers are not pinned to cores and may displace each other.",
+        "Give each worker whole cores: as many workers as cores, or fewer.",
+    )
+
+
+def _fits_memory(workload: WorkloadFacts) -> Check:
+    available = int(psutil.virtual_memory().available)
+    size = workload.data_bytes
+    if size is None or size <= available:
+        return _passed("data in memory", "The data set fits in free memory, as far as is known.")
+    return _warned(
+        "data in memory",
+        f"The data set ({size / 2**30:.1f} GiB) is larger than free memory "
+        f"({available / 2**30:.1f} GiB): later epochs lie between `warm` and `cold`.",
+        "Add memory, or put a smaller copy of the data on the machine.",
+    )
+
+
+def _data_checks(feeds: Feeds, calibration: Calibration) -> Iterable[Check]:
+    if calibration.replay_shapes_vary:
+        yield _warned(
+            "shapes",
+            "Batches differ in shape; replay uses those of the window, as warm and cold do.",
+            "Raise --batch-size or pad samples if intervals stay wide.",
+        )
+    if feeds.repeats:
+        yield _warned(
+            "window",
+            "One epoch is shorter than a loader block, so samples repeat within it.",
+            "Use more data or a smaller batch; until then read `fetch` as a lower bound.",
+        )
+    if not feeds.files:
+        yield _warned(
+            "data files",
+            "No file was seen to be read, so cold cannot differ from warm.",
+            "Name the folder that holds the data with --data.",
+        )
+        return
+    remote = pagecache.remote_file_system(feeds.files[0])
+    if remote is not None:
+        yield _warned(
+            "file system",
+            f"The data lies on {remote}, whose server keeps a cache that we cannot empty: "
+            "cold is unproven.",
+            "Read `fetch` as a lower bound, or copy the data to a local disk.",
+        )
+    if not pagecache.can_evict():
+        yield _warned(
+            "eviction",
+            "This system cannot drop files from memory, so cold cannot differ from warm.",
+            "Measure `fetch` on Linux.",
+        )
+
+
+def _gpu_checks() -> Iterable[Check]:
+    own = {process.pid for process in psutil.Process().parent().children(recursive=True)}  # type: ignore[union-attr]
+    for gpu in nvml.gpus():
+        others = [pid for pid in gpu.processes if pid not in own]
+        if others:
+            yield _warned(
+                f"gpu {gpu.index} shared",
+                f"{len(others)} other process(es) use GPU {gpu.index}.",
+                "End them, or choose free GPUs with CUDA_VISIBLE_DEVICES.",
+            )
+        if gpu.throttled:
+            yield _warned(
+                f"gpu {gpu.index} clock",
+                f"GPU {gpu.index} is slowed down by heat or power.",
+                "Check cooling and power limits; stalls read smaller on a slowed GPU.",
+            )
+
+
+def _passed(name: str, message: str) -> Check:
+    return Check(name=name, status="pass", message=message)
+
+
+def _warned(name: str, message: str, next_step: str) -> Check:
+    return Check(name=name, status="warn", message=message, next=next_step)

@@ -1,0 +1,476 @@
+"""The story of one launch: warm up, calibrate, then rounds until the stalls are known well enough.
+
+It is a generator that runs beside the training loop: every `yield` lets the loop run one iteration,
+and everything between two yields happens at the boundary between two iterations.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from stash.engine.feed import Window
+from stash.engine.gang import Gang
+from stash.engine.plan import Plan
+from stash.results.estimates import Times
+from stash.results.recording import (
+    Block,
+    Calibration,
+    Check,
+    Disturbance,
+    End,
+    Facts,
+    Phase,
+    Rate,
+    Round,
+)
+from stash.results.steps import STEP_BY_NAME, Feed, Step, Who
+
+_T = TypeVar("_T")
+#: A part of the story that ends in a value.
+Told = Generator[None, None, _T]
+
+#: A block shorter than this is mostly barrier and clock.
+MIN_BLOCK_SECONDS = 0.05
+#: A loader block longer than this makes rounds longer than a machine's drift.
+MAX_LOADER_BLOCK_SECONDS = 1.0
+WARM_UP_CHUNK = 4
+WARM_UP_MAX_SECONDS = 30.0
+WARM_UP_MAX_ITERATIONS = 200
+SETTLED_FRACTION = 0.10
+RATE_REPEATS = 5
+RATE_MAX_SECONDS = 20.0
+REASONS = ("half-width", "max-minutes", "max-usd", "rounds")
+
+
+class Pipeline(Protocol):
+    """The input pipeline of one worker, as far as the story drives it (engine/feed.py)."""
+
+    file_bytes: int  # what reading the window's files whole takes from storage
+    shapes_vary: bool
+
+    @property
+    def unit(self) -> int: ...
+    @property
+    def prefetched(self) -> int: ...
+    @property
+    def batch_size(self) -> int: ...
+    @property
+    def replay_batches(self) -> int: ...
+    @property
+    def persistent(self) -> bool: ...
+
+    def available_batches(self) -> int | None: ...
+    def use_window(self, window: Window) -> None: ...
+    def empty_page_cache(self) -> None: ...
+    def open(self) -> None: ...
+    def drain(self) -> int: ...
+    def storage_bytes_read(self) -> int | None: ...
+    def seconds_to_start(self) -> float | None: ...
+    def seconds_to_prepare(self) -> tuple[int, float]: ...
+    def seconds_to_read(self) -> float: ...
+
+
+class Bench(Protocol):
+    """What else the story can touch in its worker (engine/switchboard.py)."""
+
+    def set(self, step: Step) -> None:
+        """Turn feed and exchange to what a step wants."""
+
+    def idle(self) -> None:
+        """Replay without exchange: how workers catch up that were left out of a block."""
+
+    def synchronize(self) -> None:
+        """Wait until the device is done."""
+
+    def start_telemetry(self) -> None:
+        """Begin to watch the machine."""
+
+    def stop_telemetry(self) -> Disturbance:
+        """What the machine did since."""
+
+    def heartbeat(self, doing: str) -> None:
+        """Tell the launcher what this worker is at."""
+
+    def facts(self, calibration: Calibration, rates: tuple[Rate | None, Rate | None]) -> Facts:
+        """All that is known about workload and machine."""
+
+    def final_checks(self) -> tuple[Check, ...]:
+        """What only the end can tell."""
+
+    def peak_bytes(self) -> int | None:
+        """Most device memory used."""
+
+
+class Sink(Protocol):
+    """Where events go; only the first worker has a real one."""
+
+    def write(self, event: Facts | Phase | Round | End) -> None:
+        """Keep one event."""
+
+
+@dataclass
+class _Lengths:
+    """Iterations of the blocks of each kind of feed."""
+
+    replay: int = 1
+    replay_lead: int = 1
+    loader: Window = Window(1, 1, 0)
+
+    def of(self, step: Step) -> tuple[int, int]:
+        """Untimed and timed iterations of a step's block."""
+        if step.feed.is_real:
+            return self.loader.lead, self.loader.timed
+        return self.replay_lead, self.replay
+
+
+class Measurement:
+    """One worker's part in measuring; all workers run the same story in step."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        gang: Gang,
+        bench: Bench,
+        pipeline: Pipeline,
+        sink: Sink,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._plan = plan
+        self._gang = gang
+        self._bench = bench
+        self._pipeline = pipeline
+        self._sink = sink
+        self._clock = clock
+        self._steps = [STEP_BY_NAME[name] for name in plan.steps]
+        self._random = random.Random(plan.seed * 1000 + plan.launch)
+        self._lengths = _Lengths()
+        self._rounds: list[Round] = []
+        self._began = clock()
+
+    def story(self) -> Iterator[None]:
+        """Each yield is one iteration of the training loop."""
+        self._phase("recording")
+        self._pipeline.use_window(self._trial_window())
+        self._phase("warming up")
+        warm_up_iterations, settled, seconds = yield from self._warm_up()
+        self._phase("calibrating")
+        yield from self._calibrate(seconds)
+        self._phase("loader rates")
+        rates = self._rates() if self._has_real_feed else (None, None)
+        calibration = self._calibration(warm_up_iterations, settled)
+        self._sink.write(self._bench.facts(calibration, rates))
+        self._phase("measuring")
+        reason = yield from self._measure()
+        peaks = self._gang.gather([_or_minus_one(self._bench.peak_bytes())])
+        self._sink.write(
+            End.model_validate(
+                {
+                    "launch": self._plan.launch,
+                    "reason": reason,
+                    "checks": self._bench.final_checks(),
+                    "peak_device_memory_bytes": tuple(
+                        None if peak < 0 else int(peak) for (peak,) in peaks
+                    ),
+                }
+            )
+        )
+
+    def _warm_up(self) -> Told[tuple[int, bool, float]]:
+        """All workers, exchange on, until two halves of the last iterations agree."""
+        self._bench.set(STEP_BY_NAME["node"])
+        began = self._clock()
+        times: list[float] = []
+        while True:
+            for _ in range(WARM_UP_CHUNK):
+                start = self._clock()
+                yield
+                times.append(self._clock() - start)
+            self._bench.synchronize()
+            slowest = [max(column) for column in zip(*self._gang.gather(times), strict=True)]
+            settled = _settled(slowest)
+            spent = self._clock() - began > WARM_UP_MAX_SECONDS
+            if self._gang.follow(settled or spent or len(times) >= WARM_UP_MAX_ITERATIONS):
+                recent = slowest[-2 * WARM_UP_CHUNK :]
+                return len(times), bool(self._gang.follow(settled)), sum(recent) / len(recent)
+
+    def _calibrate(self, seconds_per_iteration: float) -> Iterator[None]:
+        """Choose block lengths: replay by the clock, loaders by when their pipeline runs evenly."""
+        self._lengths.replay = self._gang.follow(
+            max(1, math.ceil(MIN_BLOCK_SECONDS / max(seconds_per_iteration, 1e-6)))
+        )
+        if not self._has_real_feed:
+            return
+        unit = self._pipeline.unit
+        trial = self._trial_window()
+        bursts = yield from self._trial_bursts(trial)
+        lead = unit * _even_after(bursts, most=max(1, trial.lead // unit))
+        burst_seconds = bursts[-1]
+        longest = max(1, int(MAX_LOADER_BLOCK_SECONDS / max(burst_seconds, 1e-6)))
+        least = max(1, math.ceil(MIN_BLOCK_SECONDS / max(burst_seconds, 1e-6)))
+        timed = unit * self._gang.follow(max(least, min(lead // unit, longest)))
+        lead = self._gang.follow(lead)
+        self._lengths.loader = self._fitted(Window(lead, timed, self._pipeline.prefetched))
+        self._pipeline.use_window(self._lengths.loader)
+
+    def _trial_window(self) -> Window:
+        """Long enough to see a loader's queue fill and its pipeline run evenly."""
+        unit, ahead = self._pipeline.unit, self._pipeline.prefetched
+        return self._fitted(Window(unit + ahead, 2 * unit, ahead))
+
+    def _fitted(self, window: Window) -> Window:
+        """Shorten a window to what one epoch offers: first its tail, then its parts by bursts."""
+        available = self._pipeline.available_batches()
+        unit = self._pipeline.unit
+        lead, timed, tail = window.lead, window.timed, window.tail
+        if available is not None and lead + timed + tail > available:
+            tail = max(0, min(tail, available - lead - timed))
+            while lead + timed > available and (lead > unit or timed > unit):
+                if timed >= lead and timed > unit:
+                    timed -= unit
+                else:
+                    lead -= unit
+        return Window(max(lead, unit), max(timed, unit), tail)
+
+    def _trial_bursts(self, window: Window) -> Told[list[float]]:
+        """Seconds of each burst of `unit` iterations from an empty queue, the best of two trials."""
+        trials = []
+        for _ in range(2):
+            self._bench.set(STEP_BY_NAME["warm"])
+            self._gang.barrier()
+            self._pipeline.open()
+            bursts = []
+            for _ in range((window.lead + window.timed) // self._pipeline.unit):
+                start = self._clock()
+                for _ in range(self._pipeline.unit):
+                    yield
+                bursts.append(self._clock() - start)
+            self._bench.set(STEP_BY_NAME["node"])
+            self._pipeline.drain()
+            trials.append([max(column) for column in zip(*self._gang.gather(bursts), strict=True)])
+        return [min(pair) for pair in zip(*trials, strict=True)]
+
+    def _rates(self) -> tuple[Rate | None, Rate | None]:
+        """Loader alone and storage alone, all workers at once."""
+        self._bench.set(STEP_BY_NAME["node"])
+        began = self._clock()
+        prepared: list[float] = []
+        read: list[float] = []
+        window_samples = self._lengths.loader.batches * self._pipeline.batch_size
+        readable = min(files for (files,) in self._gang.gather([self._pipeline.file_bytes])) > 0
+        while len(prepared) < RATE_REPEATS:
+            self._bench.heartbeat("loader rates")
+            self._gang.barrier()
+            count, seconds = self._pipeline.seconds_to_prepare()
+            prepared.append(self._gang_rate(count * self._pipeline.batch_size, seconds))
+            if readable:
+                self._gang.barrier()
+                read.append(self._gang_rate(window_samples, self._pipeline.seconds_to_read()))
+            late = self._clock() - began > RATE_MAX_SECONDS and len(prepared) >= 2
+            if self._gang.follow(late):
+                break
+        storage = Rate(samples_per_second=tuple(read)) if read else None
+        return Rate(samples_per_second=tuple(prepared)), storage
+
+    def _gang_rate(self, samples: int, seconds: float) -> float:
+        """Samples per second of all workers together, as fast as the slowest."""
+        everyone = self._gang.gather([float(samples), seconds])
+        return sum(s for s, _ in everyone) / max(max(t for _, t in everyone), 1e-9)
+
+    def _calibration(self, warm_up_iterations: int, settled: bool) -> Calibration:
+        window = self._lengths.loader
+        facts = {step.name: self._lengths.of(step) for step in self._steps}
+        return Calibration(
+            warm_up_iterations=warm_up_iterations,
+            warm_up_settled=settled,
+            block_iterations={name: timed for name, (_, timed) in facts.items()},
+            lead_in_iterations={name: lead for name, (lead, _) in facts.items()},
+            window_batches=window.batches,
+            window_samples=window.batches * self._pipeline.batch_size,
+            replay_batches=self._pipeline.replay_batches,
+            replay_shapes_vary=self._pipeline.shapes_vary,
+            loader_start_seconds=self._pipeline.seconds_to_start() if self._has_real_feed else None,
+            loader_persistent=self._pipeline.persistent,
+            seed=self._plan.seed,
+        )
+
+    def _measure(self) -> Told[str]:
+        """Rounds until a limit; everyone follows the first worker's decision."""
+        while True:
+            yield from self._round()
+            decision = self._gang.follow(self._decide())
+            if decision:
+                return REASONS[decision - 1]
+
+    def _round(self) -> Iterator[None]:
+        """One block of every step, in random order (the same on all workers)."""
+        order = list(self._steps)
+        self._random.shuffle(order)
+        blocks = []
+        for step in order:
+            block = yield from self._block(step)
+            blocks.append(block)
+        self._rounds.append(
+            Round(
+                launch=self._plan.launch,
+                number=len(self._rounds),
+                at_seconds=self._clock() - self._began,
+                blocks=tuple(blocks),
+            )
+        )
+        self._sink.write(self._rounds[-1])
+
+    def _block(self, step: Step) -> Told[Block]:
+        """Run and time one block; workers left out wait, then catch up."""
+        running = step.who is Who.ALL or self._gang.rank == 0
+        lead, timed = self._lengths.of(step)
+        self._bench.heartbeat(step.name)
+        self._bench.set(step)
+        if step.feed is Feed.COLD:
+            self._pipeline.empty_page_cache()
+        read_before = self._pipeline.storage_bytes_read() if step.feed.is_real else None
+        self._bench.synchronize()
+        self._gang.barrier()
+        self._bench.start_telemetry()
+        lead_seconds = seconds = None
+        if running:
+            lead_seconds, seconds = yield from self._timed(step, lead, timed)
+        else:
+            self._bench.heartbeat("held")
+        self._gang.barrier()
+        disturbance = self._bench.stop_telemetry()
+        if not running:
+            yield from self._catch_up(lead + timed)
+        read = self._close_feed(step, read_before)
+        everyone = self._gang.gather(
+            [
+                _or_minus_one(seconds),
+                _or_minus_one(lead_seconds),
+                _or_minus_one(read),
+                float(self._pipeline.file_bytes),
+            ]
+        )
+        return _block_of(step, lead, timed, everyone, disturbance)
+
+    def _timed(self, step: Step, lead: int, timed: int) -> Told[tuple[float, float]]:
+        """Seconds of the lead-in and of the timed iterations; the device is idle at both ends."""
+        begin = self._clock()
+        if step.feed.is_real:
+            self._pipeline.open()
+        for _ in range(lead):
+            yield
+        self._bench.synchronize()
+        lead_seconds = self._clock() - begin
+        if not step.feed.is_real and step.who is Who.ALL:
+            # Not for loaders: a pause lets their queue fill, and exchange keeps them in step anyway.
+            self._gang.barrier()
+        start = self._clock()
+        for _ in range(timed):
+            yield
+        self._bench.synchronize()
+        return lead_seconds, self._clock() - start
+
+    def _catch_up(self, iterations: int) -> Iterator[None]:
+        """The ledger: every worker runs every iteration number exactly once."""
+        self._bench.idle()
+        for _ in range(iterations):
+            yield
+        self._bench.synchronize()
+
+    def _close_feed(self, step: Step, read_before: int | None) -> int | None:
+        if not step.feed.is_real:
+            return None
+        self._bench.set(STEP_BY_NAME["node"])
+        self._pipeline.drain()
+        read_after = self._pipeline.storage_bytes_read()
+        if read_before is None or read_after is None or not self._pipeline.file_bytes:
+            return None
+        return read_after - read_before
+
+    def _decide(self) -> int:
+        """0 to go on, else one more than the index of the reason to stop."""
+        plan, elapsed = self._plan, self._clock() - self._began
+        done = len(self._rounds)
+        next_end = elapsed + elapsed_per_round(self._rounds)
+        if plan.max_rounds is not None and done >= plan.max_rounds:
+            return 1 + REASONS.index("rounds")
+        if done >= plan.min_rounds and self._gang.rank == 0:
+            widest = Times.of(self._rounds).widest_half_width()
+            if widest is not None and widest <= plan.half_width:
+                return 1 + REASONS.index("half-width")
+        if plan.max_seconds is not None and next_end > plan.max_seconds:
+            return 1 + REASONS.index("max-minutes")
+        if plan.max_usd is not None and plan.price_usd_per_hour is not None:
+            usd = next_end / 3600 * plan.price_usd_per_hour * plan.nodes
+            if usd > plan.max_usd:
+                return 1 + REASONS.index("max-usd")
+        return 0
+
+    @property
+    def _has_real_feed(self) -> bool:
+        return any(step.feed.is_real for step in self._steps)
+
+    def _phase(self, name: str) -> None:
+        self._bench.heartbeat(name)
+        self._sink.write(Phase(launch=self._plan.launch, name=name))
+
+
+def elapsed_per_round(rounds: Sequence[Round]) -> float:
+    """How long a round takes, from the last few."""
+    recent = [one.at_seconds for one in rounds[-4:]]
+    return (recent[-1] - recent[0]) / (len(recent) - 1) if len(recent) > 1 else 0.0
+
+
+def _settled(times: Sequence[float]) -> bool:
+    """Whether the two halves of the later half of all iterations agree."""
+    if len(times) < 2 * WARM_UP_CHUNK:
+        return False
+    recent = times[len(times) // 2 :]
+    half = len(recent) // 2
+    first, second = recent[:half], recent[half : 2 * half]
+    a, b = sum(first) / half, sum(second) / half
+    spread = math.sqrt(_variance(first) / half + _variance(second) / half)
+    return abs(a - b) <= max(SETTLED_FRACTION * (a + b) / 2, 2 * spread)
+
+
+def _variance(values: Sequence[float]) -> float:
+    mean = sum(values) / len(values)
+    return sum((v - mean) ** 2 for v in values) / max(1, len(values) - 1)
+
+
+def _even_after(bursts: Sequence[float], *, most: int) -> int:
+    """Bursts to leave untimed: from there on, every burst is close to the last ones."""
+    even = sum(bursts[-2:]) / len(bursts[-2:])
+    for lead in range(1, most):
+        if all(abs(burst - even) <= SETTLED_FRACTION * even for burst in bursts[lead:]):
+            return lead
+    return most
+
+
+def _or_minus_one(value: float | None) -> float:
+    return -1.0 if value is None else float(value)
+
+
+def _block_of(
+    step: Step,
+    lead: int,
+    timed: int,
+    everyone: list[list[float]],
+    disturbance: Disturbance,
+) -> Block:
+    reads = [read for _, _, read, _ in everyone]
+    proven = step.feed.is_real and min(reads) >= 0
+    return Block(
+        step=step.name,
+        iterations=timed,
+        seconds=tuple(None if s < 0 else s for s, _, _, _ in everyone),
+        lead_in_iterations=lead,
+        lead_in_seconds=tuple(None if s < 0 else s for _, s, _, _ in everyone),
+        loader_read_bytes=int(sum(reads)) if proven else None,
+        loader_file_bytes=int(sum(files for _, _, _, files in everyone)) if proven else None,
+        disturbance=disturbance,
+    )

@@ -1,0 +1,36 @@
+"""What a gang is asked to measure: written by the launcher, read by every worker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from stash.results.document import Count, Model, Name, Positive, Quantity, Seconds, Text
+
+
+class Plan(Model):
+    """One launch: which steps, how sure, how long, and what is known about the machine."""
+
+    launch: Count = 0
+    seed: Count = 0
+    steps: tuple[Name, ...]
+    half_width: Quantity = 0.03  # of an iteration, for every stall
+    min_rounds: Positive = 20
+    max_rounds: Positive | None = None
+    max_seconds: Seconds | None = None  # from the first iteration on
+    max_usd: Quantity | None = None
+    timeout_seconds: Seconds = 300.0
+
+    workload: Name
+    data: Text = ""
+    data_folder: Text | None = None  # whose files `cold` may evict, where opens cannot be seen
+    dtype: Name = "fp32"
+    device: Name = "cpu"
+    pin_cores: bool = False
+    instance: Text | None = None
+    price_usd_per_hour: Quantity | None = None
+    nodes: Positive = 1
+
+    @classmethod
+    def load(cls, path: Path) -> Plan:
+        """Read the plan that the launcher wrote."""
+        return cls.model_validate_json(path.read_text())

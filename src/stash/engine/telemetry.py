@@ -1,0 +1,54 @@
+"""What the machine did during a block, read outside the timed part."""
+
+from __future__ import annotations
+
+import time
+
+import psutil
+
+from stash.hardware import nvml
+from stash.results.recording import Disturbance
+
+
+class Telemetry:
+    """Differences of the machine's own counters between two calls."""
+
+    def __init__(self, device_index: int | None = None) -> None:
+        self._device_index = device_index
+        self._start = self._read()
+
+    def start(self) -> None:
+        """Begin a block."""
+        self._start = self._read()
+
+    def stop(self) -> Disturbance:
+        """What happened since the start."""
+        begin, end = self._start, self._read()
+        busy_percent, used_bytes = nvml.utilisation(self._device_index)
+        return Disturbance(
+            wall_seconds=max(0.0, end["wall"] - begin["wall"]),
+            cpu_busy_seconds=max(0.0, end["busy"] - begin["busy"]),
+            cpu_steal_seconds=max(0.0, end["steal"] - begin["steal"]),
+            disk_read_bytes=max(0, int(end["disk"] - begin["disk"])),
+            network_bytes=max(0, int(end["network"] - begin["network"])),
+            memory_used_bytes=psutil.virtual_memory().used,
+            clock_mhz=None,
+            device_busy_percent=busy_percent,
+            device_memory_used_bytes=used_bytes,
+        )
+
+    def _read(self) -> dict[str, float]:
+        times = psutil.cpu_times()
+        steal = float(getattr(times, "steal", 0.0))
+        idle = times.idle + float(getattr(times, "iowait", 0.0))
+        # Linux counts guest time inside user time already.
+        guest = float(getattr(times, "guest", 0.0)) + float(getattr(times, "guest_nice", 0.0))
+        disk = psutil.disk_io_counters()
+        network = psutil.net_io_counters()
+        return {
+            "wall": time.perf_counter(),
+            "busy": sum(times) - idle - steal - guest,
+            "steal": steal,
+            "disk": float(disk.read_bytes) if disk else 0.0,
+            "network": float(network.bytes_sent) if network else 0.0,
+        }

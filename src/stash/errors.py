@@ -1,0 +1,22 @@
+"""The one error that reaches a user: what happened, where, and what to do next."""
+
+from __future__ import annotations
+
+
+class StashError(Exception):
+    """Carries a message for the user and the exit code of the command that failed.
+
+    Exit codes: 1 failed, 2 wrong usage, 3 interrupted by the user.
+    """
+
+    def __init__(self, message: str, *, exit_code: int = 1) -> None:
+        super().__init__(message)
+        self.message = message
+        self.exit_code = exit_code
+
+
+class UsageError(StashError):
+    """The request itself cannot be served: a name, a value or a file that is not there."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, exit_code=2)

@@ -1,0 +1,171 @@
+"""The iteration as a stacked bar: what its time is made of, in shares that add up to the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.text import Text
+
+from stash.report.characters import Charset
+from stash.report.figures import figure, with_unit
+from stash.results.document import Interval
+from stash.results.profile import Profile, StallResult
+from stash.results.steps import STALL_BY_NAME, compute_step
+
+STYLES = {
+    "compute": "green",
+    "contention": "magenta",
+    "communication": "blue",
+    "interconnect": "blue",
+    "prep": "yellow",
+    "fetch": "red",
+}
+GAP = "   "
+
+
+@dataclass(frozen=True)
+class Segment:
+    """One part of an iteration; `kind` chooses its character and colour."""
+
+    kind: str
+    label: str
+    share: Interval
+    significant: bool = True
+
+
+@dataclass(frozen=True)
+class Breakdown:
+    """One kind of iteration and the parts of its time."""
+
+    title: str
+    seconds: Interval
+    segments: tuple[Segment, ...]
+
+
+def breakdowns(profile: Profile) -> list[Breakdown]:
+    """Later epochs, then the first one, as far as they were measured."""
+    result = []
+    whole = whole_step(profile)
+    if whole is not None and whole != "cold":
+        title = "Later epochs" if whole == "warm" else f"Without data (step {whole})"
+        result.append(_breakdown(profile, title, whole, first=False))
+    if "cold" in profile.steps:
+        result.append(_breakdown(profile, "First epoch", "cold", first=True))
+    return [one for one in result if len(one.segments) > 1]
+
+
+def whole_step(profile: Profile) -> str | None:
+    """The measured step that stands for a whole iteration of a later epoch."""
+    order = ("warm", "node", "unsynced", "solo", "cold")
+    return next((step for step in order if step in profile.steps), None)
+
+
+def _breakdown(profile: Profile, title: str, whole: str, *, first: bool) -> Breakdown:
+    waiting = profile.waiting.first if first else profile.waiting.later
+    stalls = _shown_stalls(profile, first=first)
+    segments = [_segment(name, stall, first=first) for name, stall in stalls.items()]
+    explained = sum(segment.share.estimate for segment in segments)
+    if waiting is None:
+        rest = Interval(estimate=1 - explained, low=None, high=None)
+    else:
+        rest = _complement(waiting)
+        if not _explain_everything(stalls, whole, compute_step(set(profile.steps))):
+            left = Interval(estimate=waiting.estimate - explained, low=None, high=None)
+            segments.append(Segment("waiting", "waiting, not told apart", left))
+    segments.insert(0, Segment("compute", _rest_label(profile, stalls), rest))
+    return Breakdown(title, profile.steps[whole].seconds_per_iteration, tuple(segments))
+
+
+def _shown_stalls(profile: Profile, *, first: bool) -> dict[str, StallResult]:
+    """Stalls that make up the time without counting any part twice."""
+    found = profile.stalls
+    split = "contention" in found and "communication" in found
+    names = ["contention", "communication"] if split else ["interconnect"]
+    if not split and "interconnect" not in found:
+        names = ["contention", "communication"]
+    names += ["prep", "fetch"] if first else ["prep"]
+    shares = {name: _share(found[name], first=first) for name in names if name in found}
+    return {name: found[name] for name, share in shares.items() if share is not None}
+
+
+def _share(stall: StallResult, *, first: bool) -> Interval | None:
+    return stall.share_of_first_epoch if first else stall.share
+
+
+def _segment(name: str, stall: StallResult, *, first: bool) -> Segment:
+    share = _share(stall, first=first)
+    assert share is not None
+    return Segment(name, name, share, stall.significant)
+
+
+def _complement(share: Interval) -> Interval:
+    return Interval(
+        estimate=1 - share.estimate,
+        low=None if share.high is None else 1 - share.high,
+        high=None if share.low is None else 1 - share.low,
+    )
+
+
+def _explain_everything(stalls: dict[str, StallResult], whole: str, alone: str | None) -> bool:
+    """Whether these stalls add up to the whole iteration over one worker's compute."""
+    coefficients: dict[str, int] = {}
+    for name in stalls:
+        for sign, step in STALL_BY_NAME[name].terms:
+            coefficients[step] = coefficients.get(step, 0) + sign
+    wanted = {whole: 1, alone: -1} if alone is not None else {}
+    return {step: sign for step, sign in coefficients.items() if sign} == wanted
+
+
+def _rest_label(profile: Profile, stalls: dict[str, StallResult]) -> str:
+    if profile.machine.workers == 1 or "solo" in profile.steps:
+        return "compute"
+    return "compute, contention" if "communication" in stalls else "compute, interconnect"
+
+
+def draw(segments: Sequence[Segment], width: int, charset: Charset) -> Text:
+    """The bar itself; parts that are negative cannot be drawn."""
+    text = Text(no_wrap=True, overflow="crop")
+    shares = [max(0.0, segment.share.estimate) for segment in segments]
+    for segment, cells in zip(segments, _cells(shares, width), strict=True):
+        text.append(charset.mark(segment.kind) * cells, style=STYLES.get(segment.kind, "dim"))
+    return text
+
+
+def legend(segments: Sequence[Segment], width: int, charset: Charset) -> Text:
+    """What each character of the bar stands for, with its share and sign."""
+    text = Text()
+    column = 0
+    for segment in segments:
+        entry = f"{charset.mark(segment.kind)} {_legend_words(segment)}"
+        if column:
+            fits = column + len(GAP) + len(entry) <= width
+            text.append(GAP if fits else "\n")
+            column = column + len(GAP) if fits else 0
+        text.append(entry[0], style=STYLES.get(segment.kind, "dim"))
+        text.append(entry[1:])
+        column += len(entry)
+    return text
+
+
+def _legend_words(segment: Segment) -> str:
+    words = f"{segment.label} {with_unit(figure(segment.share, 100).estimate, '%')}"
+    notes = []
+    if segment.share.estimate < 0:
+        notes.append("negative, not drawn")
+    if not segment.significant:
+        notes.append("not significant")
+    return f"{words} ({'; '.join(notes)})" if notes else words
+
+
+def _cells(shares: Sequence[float], width: int) -> list[int]:
+    """Whole cells in proportion to the shares, together exactly the width (largest remainders)."""
+    total = sum(shares)
+    if total <= 0:
+        return [0] * len(shares)
+    exact = [share / total * width for share in shares]
+    cells = [int(value) for value in exact]
+    by_remainder = sorted(range(len(shares)), key=lambda i: cells[i] - exact[i])
+    for index in by_remainder[: width - sum(cells)]:
+        cells[index] += 1
+    return cells

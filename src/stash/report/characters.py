@@ -1,0 +1,47 @@
+"""Which characters reach a terminal: names from a document become harmless text, on any encoding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+def harmless(text: str, *, limit: int | None = None, keep_newlines: bool = False) -> str:
+    """Text with everything that could move a cursor, recolour or reorder a line made visible."""
+    shown = "".join(
+        character
+        if character.isprintable() or (keep_newlines and character == "\n")
+        else character.encode("unicode_escape").decode("ascii")
+        for character in text
+    )
+    if limit is not None and len(shown) > limit:
+        return shown[: limit - 3] + "..."
+    return shown
+
+
+@dataclass(frozen=True)
+class Charset:
+    """The characters that a stream can carry."""
+
+    ascii_only: bool
+
+    def safe(self, text: str, *, limit: int | None = None) -> str:
+        """Text from a document, for a stream of this kind."""
+        if self.ascii_only:
+            text = harmless(text).encode("ascii", "backslashreplace").decode("ascii")
+        return harmless(text, limit=limit)
+
+    def mark(self, segment: str) -> str:
+        """The character that draws one part of a bar; they differ without colour, too."""
+        unicode_mark, ascii_mark = MARKS.get(segment, OTHER_MARK)
+        return ascii_mark if self.ascii_only else unicode_mark
+
+
+MARKS = {
+    "compute": ("█", "#"),
+    "contention": ("▚", "x"),
+    "communication": ("▒", "="),
+    "interconnect": ("▒", "="),
+    "prep": ("░", "-"),
+    "fetch": ("╱", "/"),
+}
+OTHER_MARK = ("·", ".")

@@ -1,0 +1,316 @@
+"""From a recording to the profile document: every derived number of a profile is made here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from scipy import stats
+
+from stash.errors import StashError
+from stash.results import statistics
+from stash.results.document import Interval
+from stash.results.estimates import Times
+from stash.results.profile import (
+    EpochResult,
+    Epochs,
+    Profile,
+    Provenance,
+    Rates,
+    RoundBlock,
+    Run,
+    StallResult,
+    StepResult,
+    Telemetry,
+    Waiting,
+)
+from stash.results.recording import Check, End, Facts, Phase, Rate, Round
+from stash.results.statistics import Estimate
+from stash.results.steps import STEPS, Stall, compute_step, stalls_of, whole_iteration
+from stash.results.validity import checks_of
+
+SECONDS_PER_HOUR = 3600.0
+
+
+@dataclass
+class Recording:
+    """All events of a run, sorted by kind, from one launch or several."""
+
+    facts: list[Facts] = field(default_factory=list)
+    rounds: list[Round] = field(default_factory=list)
+    ends: list[End] = field(default_factory=list)
+
+    def add(self, events: Iterable[Facts | Phase | Round | End]) -> None:
+        """Take in more events."""
+        for event in events:
+            if isinstance(event, Facts):
+                self.facts.append(event)
+            elif isinstance(event, Round):
+                self.rounds.append(event)
+            elif isinstance(event, End):
+                self.ends.append(event)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How a run ended, as the process that launched it saw it."""
+
+    id: str
+    created: datetime
+    half_width_asked: float
+    failure: str | None = None
+    interrupted: bool = False
+
+
+def assemble(recording: Recording, outcome: Outcome) -> Profile:
+    """Build the profile of a run from whatever complete rounds there are."""
+    if not recording.facts or not recording.rounds:
+        raise StashError("No round was completed, so there is nothing to report.")
+    facts, rounds = recording.facts[0], recording.rounds
+    times = Times.of(rounds)
+    price = facts.machine.price_usd_per_hour
+    hourly_usd = None if price is None else price * facts.machine.nodes
+    return Profile(
+        id=outcome.id,
+        created=outcome.created,
+        provenance=_provenance(facts),
+        workload=facts.workload,
+        machine=facts.machine,
+        run=_run(recording, times, outcome),
+        calibration=facts.calibration,
+        steps=_steps(times, rounds),
+        stalls={s.name: _stall(s, times, hourly_usd) for s in stalls_of(times.steps)},
+        waiting=_waiting(times),
+        epoch=_epochs(facts, times, rounds, hourly_usd),
+        rates=_rates(recording.facts, times),
+        telemetry=_telemetry(rounds, facts.machine.cores),
+        checks=_checks(recording),
+    )
+
+
+def _provenance(facts: Facts) -> Provenance:
+    emulated = facts.machine.device.startswith("emulated")
+    return Provenance.EMULATED if emulated else Provenance.MEASURED
+
+
+def _run(recording: Recording, times: Times, outcome: Outcome) -> Run:
+    end = recording.ends[-1] if recording.ends else None
+    if outcome.failure is not None:
+        because, message = "failed", outcome.failure
+    elif outcome.interrupted or end is None:
+        because, message = "interrupted", "Interrupted; the complete rounds are kept."
+    else:
+        because, message = end.reason, ""
+    peaks = end.peak_device_memory_bytes if end else ()
+    known = [peak for peak in peaks if peak is not None]
+    total = recording.facts[0].machine.device_memory_bytes
+    launches = {one.launch for one in recording.rounds}
+    return Run.model_validate(
+        {
+            "stopped_because": because,
+            "message": message[:4000],
+            "rounds": len(recording.rounds),
+            "launches": len(launches),
+            "measuring_seconds": sum(
+                max(one.at_seconds for one in recording.rounds if one.launch == launch)
+                for launch in launches
+            ),
+            "half_width_asked": outcome.half_width_asked,
+            "half_width_reached": times.widest_half_width(),
+            "peak_device_memory_bytes": peaks,
+            "peak_device_memory_percent": 100 * max(known) / total if known and total else None,
+        }
+    )
+
+
+def _steps(times: Times, rounds: Sequence[Round]) -> dict[str, StepResult]:
+    blocks: dict[str, list[RoundBlock]] = {}
+    for one in rounds:
+        for block in one.blocks:
+            raw = RoundBlock.model_construct(
+                **dict(block), launch=one.launch, round=one.number, at_seconds=one.at_seconds
+            )
+            blocks.setdefault(block.step, []).append(raw)
+    return {
+        step.name: StepResult(
+            seconds_per_iteration=interval(times.step(step.name)),
+            rounds=len(blocks[step.name]),
+            blocks=tuple(blocks[step.name]),
+        )
+        for step in STEPS
+        if step.name in times.steps
+    }
+
+
+def _stall(stall: Stall, times: Times, hourly_usd: float | None) -> StallResult:
+    seconds = times.stall(stall)
+
+    def relative(base: str) -> Estimate:
+        return times.relative(stall.terms, base)
+
+    later = None if stall.name == "fetch" else relative(whole_iteration(times.steps))
+    first = relative("cold") if "cold" in times.steps else None
+    priced = first if stall.name == "fetch" else later
+    has_base = stall.percent_of in times.steps
+    return StallResult(
+        seconds_per_iteration=interval(seconds),
+        mean_seconds_per_iteration=seconds.mean,
+        percent=interval(relative(stall.percent_of), 100) if has_base else None,
+        percent_of=stall.percent_of,
+        share=None if later is None else interval(later),
+        share_of_first_epoch=None if first is None else interval(first),
+        significant=seconds.significant,
+        intermittent=seconds.intermittent,
+        detectable_seconds_per_iteration=seconds.detectable,
+        usd_per_hour_of_training=interval(priced, hourly_usd)
+        if hourly_usd is not None and priced is not None
+        else None,
+        part_of=stall.part_of,
+    )
+
+
+def _waiting(times: Times) -> Waiting:
+    def against(whole: str) -> Interval | None:
+        alone = compute_step(times.steps)
+        if alone is None or whole not in times.steps or alone == whole:
+            return None
+        return interval(times.relative(((+1, whole), (-1, alone)), whole))
+
+    return Waiting(later=against(whole_iteration(times.steps)), first=against("cold"))
+
+
+def _epochs(
+    facts: Facts, times: Times, rounds: Sequence[Round], hourly_usd: float | None
+) -> Epochs:
+    def epoch(step: str) -> EpochResult | None:
+        if step not in times.steps or not facts.workload.samples:
+            return None
+        return _epoch(step, facts, times, rounds, hourly_usd)
+
+    return Epochs(first=epoch("cold"), later=epoch("warm"))
+
+
+def _epoch(
+    step: str, facts: Facts, times: Times, rounds: Sequence[Round], hourly_usd: float | None
+) -> EpochResult:
+    """Start of the loaders, the iterations until the pipeline runs evenly, then the even ones."""
+    workload, machine = facts.workload, facts.machine
+    per_worker = math.ceil((workload.samples or 0) / machine.workers)
+    iterations = math.ceil(per_worker / workload.batch_per_worker)
+    blocks = [block for one in rounds for block in one.blocks if block.step == step]
+    lead = min(blocks[0].lead_in_iterations, iterations)
+    lead_values = [
+        max(s for s in block.lead_in_seconds if s is not None) if lead else 0.0 for block in blocks
+    ]
+    start = facts.calibration.loader_start_seconds or 0.0
+    pays_start = step == "cold" or not facts.calibration.loader_persistent
+    even = iterations - lead
+    values = times.by_step[step]
+    lead_in = statistics.plain_mean([lead_values])
+    seconds = (
+        (start if pays_start else 0.0)
+        + lead_in.mean * (lead / blocks[0].lead_in_iterations if lead else 0.0)
+        + even * statistics.plain_mean(values).mean
+    )
+    half = None
+    if even > 0:
+        even_half = statistics.prediction_half_width(
+            values, iterations_per_block=blocks[0].iterations, iterations=even
+        )
+        half = None if even_half is None else math.hypot(even * even_half, _scatter(lead_values))
+    total = Interval(
+        estimate=seconds,
+        low=None if half is None else seconds - half,
+        high=None if half is None else seconds + half,
+    )
+    return EpochResult(
+        iterations=iterations,
+        seconds=total,
+        device_hours=_scaled(total, machine.workers / SECONDS_PER_HOUR),
+        usd=None if hourly_usd is None else _scaled(total, hourly_usd / SECONDS_PER_HOUR),
+    )
+
+
+def _scatter(values: Sequence[float]) -> float:
+    """How far one future value may lie from the mean of these, with 95 % confidence."""
+    if len(values) < 2:
+        return 0.0
+    mean = statistics.plain_mean([values])
+    assert mean.standard_error is not None
+    quantile = float(stats.t.ppf(0.975, mean.degrees_of_freedom))
+    return quantile * mean.standard_error * math.sqrt(len(values) + 1)
+
+
+def _rates(facts: Sequence[Facts], times: Times) -> Rates:
+    workload, machine = facts[0].workload, facts[0].machine
+    devices = None
+    if "node" in times.steps:
+        samples = workload.batch_per_worker * machine.workers_per_node
+        devices = _inverse(times.step("node"), samples)
+    return Rates(
+        devices=devices,
+        preprocessing=_rate([one.preprocessing for one in facts]),
+        storage=_rate([one.storage for one in facts]),
+    )
+
+
+def _inverse(seconds: Estimate, samples: int) -> Interval:
+    """Samples per second from seconds per iteration, so that the two agree."""
+    low, high = seconds.low, seconds.high
+    bounded = low is not None and high is not None and low > 0
+    return Interval(
+        estimate=samples / seconds.value,
+        low=samples / high if bounded and high else None,
+        high=samples / low if bounded and low else None,
+    )
+
+
+def _rate(launches: Sequence[Rate | None]) -> Interval | None:
+    values = [list(rate.samples_per_second) for rate in launches if rate is not None]
+    return interval(statistics.estimate(values)) if any(values) else None
+
+
+def _telemetry(rounds: Sequence[Round], cores: int) -> dict[str, Telemetry]:
+    result = {}
+    for step in STEPS:
+        seen = [b.disturbance for one in rounds for b in one.blocks if b.step == step.name]
+        wall = sum(one.wall_seconds for one in seen)
+        if not seen or wall == 0:
+            continue
+        busy = [s.device_busy_percent for s in seen if s.device_busy_percent is not None]
+        memory = [
+            s.device_memory_used_bytes for s in seen if s.device_memory_used_bytes is not None
+        ]
+        result[step.name] = Telemetry(
+            cpu_percent=100 * sum(one.cpu_busy_seconds for one in seen) / wall / cores,
+            steal_percent=100 * sum(one.cpu_steal_seconds for one in seen) / wall / cores,
+            disk_read_bytes_per_second=sum(one.disk_read_bytes for one in seen) / wall,
+            network_bytes_per_second=sum(one.network_bytes for one in seen) / wall,
+            memory_used_bytes=max(one.memory_used_bytes for one in seen),
+            device_busy_percent=sum(busy) / len(busy) if busy else None,
+            device_memory_used_bytes=max(memory) if memory else None,
+        )
+    return result
+
+
+def _checks(recording: Recording) -> tuple[Check, ...]:
+    """The last word on each check, in the order in which they were first made."""
+    checks = [check for facts in recording.facts for check in facts.checks]
+    checks += checks_of(recording.rounds, recording.facts[0].machine)
+    checks += [check for end in recording.ends for check in end.checks]
+    return tuple({check.name: check for check in checks}.values())
+
+
+def interval(value: Estimate, factor: float = 1.0) -> Interval:
+    """An estimate as it stands in the document."""
+    return _scaled(Interval(estimate=value.value, low=value.low, high=value.high), factor)
+
+
+def _scaled(value: Interval, factor: float) -> Interval:
+    return Interval(
+        estimate=value.estimate * factor,
+        low=None if value.low is None else value.low * factor,
+        high=None if value.high is None else value.high * factor,
+    )

@@ -1,0 +1,97 @@
+"""From rounds to the estimate of every step and stall: shared by the stop rule, progress and profile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from stash.results import statistics
+from stash.results.recording import Round
+from stash.results.statistics import Estimate
+from stash.results.steps import Stall, compute_step, stalls_of, whole_iteration
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds per iteration by step: one list of rounds a launch, aligned across steps."""
+
+    by_step: dict[str, list[list[float]]]
+
+    @classmethod
+    def of(cls, rounds: Iterable[Round]) -> Times:
+        """Group rounds by launch. Every round holds every step, so lists stay aligned."""
+        launches: dict[int, list[dict[str, float]]] = {}
+        for one in rounds:
+            launches.setdefault(one.launch, []).append(one.seconds_per_iteration())
+        steps = {step for launch in launches.values() for times in launch for step in times}
+        return cls(
+            {
+                step: [[times[step] for times in launch] for launch in launches.values()]
+                for step in steps
+            }
+        )
+
+    @property
+    def steps(self) -> frozenset[str]:
+        """The steps that were measured."""
+        return frozenset(self.by_step)
+
+    def combine(self, terms: Sequence[tuple[int, str]]) -> list[list[float]]:
+        """A linear combination of steps, within each round."""
+        columns = [(sign, self.by_step[step]) for sign, step in terms]
+        first = columns[0][1]
+        return [
+            [
+                sum(sign * column[launch][number] for sign, column in columns)
+                for number in range(len(rounds))
+            ]
+            for launch, rounds in enumerate(first)
+        ]
+
+    def step(self, name: str) -> Estimate:
+        """Seconds per iteration of one step; by its mean where it holds an intermittent stall."""
+        if self._holds_intermittent_stall(name):
+            return statistics.plain_mean(self.by_step[name])
+        return statistics.estimate(self.by_step[name])
+
+    @property
+    def iteration_seconds(self) -> float:
+        """A whole iteration, for what is small or large beside it."""
+        return statistics.estimate(self.by_step[whole_iteration(self.steps)]).value
+
+    def difference(self, terms: Sequence[tuple[int, str]]) -> Estimate:
+        """Seconds per iteration of a combination of steps; the mean leads where intermittent."""
+        return statistics.estimate(self.combine(terms), iteration_seconds=self.iteration_seconds)
+
+    def stall(self, stall: Stall) -> Estimate:
+        """Seconds per iteration of one stall: its difference within rounds."""
+        return self.difference(stall.terms)
+
+    def stalls(self) -> dict[str, Estimate]:
+        """Every stall that these steps can tell."""
+        return {stall.name: self.stall(stall) for stall in stalls_of(self.steps)}
+
+    def relative(self, terms: Sequence[tuple[int, str]], base: str) -> Estimate:
+        """A combination of steps as a fraction of one step."""
+        return statistics.ratio(
+            self.combine(terms),
+            self.by_step[base],
+            intermittent=self.difference(terms).intermittent,
+            base_intermittent=self._holds_intermittent_stall(base),
+        )
+
+    def _holds_intermittent_stall(self, step: str) -> bool:
+        alone = compute_step(self.steps)
+        if alone is None or alone == step:
+            return False
+        return self.difference(((+1, step), (-1, alone))).intermittent
+
+    def widest_half_width(self) -> float | None:
+        """The least sure stall's half-width as a fraction of an iteration; none without intervals."""
+        widths = [estimate.half_width for estimate in self.stalls().values()]
+        known = [width for width in widths if width is not None]
+        if not widths or len(known) < len(widths):
+            return None
+        return max(known) / self.iteration_seconds
+
+

@@ -1,0 +1,116 @@
+"""The store: a folder of profile documents. Writes are atomic and never replace a file unasked."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from pathlib import Path
+
+from stash.errors import StashError
+from stash.results.profile import Profile
+
+DEFAULT_FOLDER = Path("stash-profiles")
+
+
+def file_name(profile: Profile) -> str:
+    """A name that sorts by time and tells what was measured."""
+    workers = f"{profile.machine.workers}x{profile.machine.device}"
+    words = [profile.created.strftime("%Y%m%d-%H%M%S"), profile.workload.name, workers, profile.id]
+    return "-".join(re.sub(r"[^A-Za-z0-9_.]+", "_", word)[:60] for word in words) + ".json"
+
+
+def save(profile: Profile, folder: Path, *, name: str | None = None, force: bool = False) -> Path:
+    """Write a profile so that a reader sees all of it or nothing."""
+    target = folder / (name or file_name(profile))
+    temporary = None
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(prefix=".stash-", suffix=".tmp", dir=folder)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(profile.to_json())
+            file.flush()
+            os.fsync(file.fileno())
+        if force:
+            os.replace(temporary, target)
+            temporary = None
+        else:
+            _claim(Path(temporary), target)
+    except FileExistsError:
+        raise StashError(f"Will not overwrite {target} without --force.") from None
+    except OSError as error:
+        raise StashError(
+            f"Cannot write the profile to {folder}: {error.strerror or error}. "
+            "Name a writable folder with --out."
+        ) from None
+    finally:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+    return target
+
+
+def _claim(temporary: Path, target: Path) -> None:
+    """Give a finished file its name, or fail where the name is taken."""
+    try:
+        os.link(temporary, target)  # unlike a rename, fails where the target exists
+    except FileExistsError:
+        raise
+    except OSError:
+        # Some network and FAT file systems have no hard links: reserve the name, then replace it.
+        target.open("x").close()
+        os.replace(temporary, target)
+
+
+def ensure_writable(folder: Path) -> None:
+    """Fail before measuring rather than after."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise StashError(
+            f"Cannot write profiles to {folder}: {error.strerror or error}. "
+            "Name a writable folder with --out.",
+            exit_code=2,
+        ) from None
+
+
+def entries(folder: Path) -> list[tuple[Path, Profile | StashError]]:
+    """Every profile of a folder, oldest first; unreadable ones as their error."""
+    if not folder.is_dir():
+        return []
+    found: list[tuple[Path, Profile | StashError]] = []
+    for path in sorted(folder.glob("*.json"), key=_age):
+        try:
+            found.append((path, Profile.load(path)))
+        except StashError as error:
+            found.append((path, error))
+    return found
+
+
+def _age(path: Path) -> tuple[bool, str]:
+    """Sorts by the time in the name; files that were renamed have none and count as older."""
+    return re.match(r"\d{8}_\d{6}-", path.name) is not None, path.name
+
+
+def find(reference: str, folder: Path) -> Path:
+    """A profile by path, by file name, or by the beginning of its id; `last` is the newest."""
+    direct = Path(reference)
+    if os.path.isfile(direct):  # unlike Path.is_file, false for names that no file can have
+        return direct
+    paths = sorted(folder.glob("*.json"), key=_age) if folder.is_dir() else []
+    if reference == "last" and paths:
+        return paths[-1]
+    matches = [
+        p
+        for p in paths
+        if p.name == reference or (reference and p.stem.split("-")[-1].startswith(reference))
+    ]
+    if len(matches) == 1:
+        return matches[0]
+    problem = "matches several profiles" if matches else "is no profile"
+    raise StashError(
+        f"{reference!r} {problem} (looked for a file and in {folder}). "
+        "`stash list` shows the profiles there are.",
+        exit_code=2,
+    )

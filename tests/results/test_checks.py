@@ -1,0 +1,58 @@
+"""Checks over the rounds: the limits at which a number stops meaning what it says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from profiles import HAND_WORKED, disturbance, machine, rounds_of
+
+from stash.results.recording import Check
+from stash.results.validity import checks_of
+
+
+def checks(device: str = "cuda", **block_changes: Any) -> dict[str, Check]:
+    rounds = rounds_of([[HAND_WORKED] * 3], **block_changes)
+    return {check.name: check for check in checks_of(rounds, machine(device=device))}
+
+
+@pytest.mark.parametrize(("stolen", "status"), [(0.0, "pass"), (0.16, "pass"), (0.2, "warn")])
+def test_steal_is_a_warning_above_2_percent_of_all_cores(stolen: float, status: str) -> None:
+    found = checks(disturbance=disturbance(cpu_steal_seconds=stolen))["steal"]  # of 8 core-seconds
+    assert found.status == status
+    assert bool(found.next) == (status == "warn")
+
+
+@pytest.mark.parametrize(
+    ("read", "status"), [(0, "warn"), (89, "warn"), (90, "pass"), (150, "pass"), (160, "warn")]
+)
+def test_cold_is_proven_by_the_bytes_read(read: int, status: str) -> None:
+    found = checks(loader_read_bytes=read, loader_file_bytes=100)["cold"]
+    assert found.status == status
+    assert ("page-cache cold" in found.message) == (status == "pass")
+
+
+@pytest.mark.parametrize(("read", "status"), [(0, "pass"), (10, "pass"), (11, "warn")])
+def test_warm_is_proven_by_the_bytes_not_read(read: int, status: str) -> None:
+    assert checks(loader_read_bytes=read, loader_file_bytes=100)["warm"].status == status
+
+
+def test_what_cannot_be_counted_is_not_claimed() -> None:
+    assert set(checks()) == {"steal"}
+    assert set(checks(loader_read_bytes=5, loader_file_bytes=0)) == {"steal"}
+
+
+@pytest.mark.parametrize(("busy", "status"), [(4.0, "pass"), (4.1, "warn")])
+def test_an_emulation_may_use_half_of_the_machine(busy: float, status: str) -> None:
+    found = checks("emulated:v100", disturbance=disturbance(cpu_busy_seconds=busy))
+    assert found["emulation headroom"].status == status
+
+
+def test_preprocessing_does_not_count_against_an_emulation() -> None:
+    rounds = rounds_of([[{"warm": 0.2}]], disturbance=disturbance(cpu_busy_seconds=8.0))
+    found = {check.name: check for check in checks_of(rounds, machine(device="emulated:v100"))}
+    assert found["emulation headroom"].status == "pass"
+
+
+def test_blocks_without_any_time_warn_of_nothing() -> None:
+    assert checks(disturbance=disturbance(wall_seconds=0.0))["steal"].status == "pass"
