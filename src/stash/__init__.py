@@ -1,4 +1,4 @@
-"""Stash: where does training time go while the accelerators wait, and what should be rented instead?"""
+"""Stash: where does training time (and money) go while the accelerators wait?"""
 
 from __future__ import annotations
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from profiles import HAND_WORKED, disturbance, machine, rounds_of
 
+from profiles import HAND_WORKED, disturbance, machine, rounds_of
 from stash.results.recording import Check
 from stash.results.validity import checks_of
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 from datetime import datetime, timezone
 
 import pytest
-from profiles import HAND_WORKED, calibration, disturbance, facts, noisy, profile_of, recording_of
 
+from profiles import HAND_WORKED, calibration, disturbance, facts, noisy, profile_of, recording_of
 from stash.errors import StashError
 from stash.results.assemble import Outcome, Recording, assemble
 from stash.results.recording import Check, End, Phase, Rate
 
-OUTCOME = Outcome(
-    id="1", created=datetime(2025, 1, 1, tzinfo=timezone.utc), half_width_asked=0.03
-)
+OUTCOME = Outcome(id="1", created=datetime(2025, 1, 1, tzinfo=timezone.utc), half_width_asked=0.03)
 
 
 def test_an_epoch_is_start_plus_lead_in_plus_even_iterations() -> None:

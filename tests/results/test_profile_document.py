@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from profiles import HAND_WORKED, noisy, profile_of
 
+from mutations import mutate
+from profiles import HAND_WORKED, noisy, profile_of
 from stash.errors import StashError
 from stash.results.profile import SCHEMA, Profile
 
@@ -43,7 +43,7 @@ def test_the_document_begins_with_its_schema_and_keeps_every_raw_block() -> None
 
 
 def test_text_in_any_script_or_markup_reads_back_unchanged() -> None:
-    name = "[bold red]模型 \x1b[31m\\ \"quoted\" \n\u202e"
+    name = '[bold red]模型 \x1b[31m\\ "quoted" \n\u202e'
     assert Profile.from_json(changed("workload.name", name)).workload.name == name
 
 
@@ -81,7 +81,7 @@ def test_a_wrong_value_is_refused_by_the_name_of_its_field(
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_numbers_that_are_none_are_refused(value: float) -> None:
-    with pytest.raises(StashError, match="not a number|finite"):
+    with pytest.raises(StashError, match=r"not a number|finite"):
         Profile.from_json(changed("stalls.prep.share.estimate", value))
     overflowing = changed("stalls.prep.share.estimate", 12345.678).replace("12345.678", "1e999")
     with pytest.raises(StashError, match=r"stalls\.prep\.share\.estimate"):
@@ -90,7 +90,7 @@ def test_numbers_that_are_none_are_refused(value: float) -> None:
 
 @pytest.mark.parametrize("schema", ["stash.profile/999", "other", None, 1, [], {}, [[[]]], True])
 def test_another_schema_is_refused_with_a_way_out(schema: object) -> None:
-    with pytest.raises(StashError, match="field 'schema'.*Upgrade"):
+    with pytest.raises(StashError, match=r"field 'schema'.*Upgrade"):
         Profile.from_json(changed("schema", schema))
 
 
@@ -131,49 +131,12 @@ def test_files_that_cannot_be_read_are_errors_that_say_what_to_do(tmp_path: Path
         assert caught.value.exit_code == 2
 
 
-JSON = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.text(max_size=20)
-    | st.sampled_from([10**400, -(10**20), 1e-320, "\x1b[31m", "\ud800", "[red]", SCHEMA]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
-    max_leaves=6,
-)
-
-
-def places(value: Any) -> list[tuple[Any, Any]]:
-    """Every container of a document with every key in it."""
-    keys = list(value) if isinstance(value, dict) else range(len(value))
-    found = [(value, key) for key in keys]
-    for key in keys:
-        if isinstance(value[key], (dict, list)):
-            found += places(value[key])
-    return found
-
-
-def mutate(data: st.DataObject) -> str:
-    """A valid document with one to three things changed, moved or taken away."""
-    document = json.loads(TEXT)
-    for _ in range(data.draw(st.integers(1, 3))):
-        container, key = data.draw(st.sampled_from(places(document)))
-        action = data.draw(st.sampled_from(["replace", "delete", "rename"]))
-        if action == "replace":
-            container[key] = data.draw(JSON)
-        elif action == "delete":
-            del container[key]
-        elif isinstance(container, dict):
-            container[data.draw(st.text(max_size=8))] = container.pop(key)
-    return json.dumps(document)
-
-
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_no_change_to_a_document_raises_anything_but_an_error_for_the_user(
     data: st.DataObject,
 ) -> None:
-    text = mutate(data)
+    text = mutate(data, TEXT)
     try:
         profile = Profile.from_json(text)
     except StashError as error:

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from profiles import HAND_WORKED, block, facts, rounds_of
 
+from profiles import HAND_WORKED, block, facts, rounds_of
 from stash.results.recording import End, Facts, Phase, Recorder, RecordingReader, Round
 
 ROUNDS = rounds_of([[HAND_WORKED] * 3])
@@ -23,7 +23,12 @@ def written(path: Path, *events: Facts | Phase | Round | End) -> None:
 def test_every_kind_of_event_reads_back_the_same(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     end = End(launch=0, reason="rounds", checks=(), peak_device_memory_bytes=(None, 5))
-    events = [facts(), Phase(launch=0, name="measuring"), *ROUNDS, end]
+    events: list[Facts | Phase | Round | End] = [
+        facts(),
+        Phase(launch=0, name="measuring"),
+        *ROUNDS,
+        end,
+    ]
     written(path, *events)
     assert list(RecordingReader(path).new_events()) == events
 
@@ -59,7 +64,8 @@ def test_a_line_without_its_end_is_left_until_it_is_complete(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    "torn", [b"\n", b"{}\n", b'{"kind": "round", "laun\n', b"\x00" * 64 + b"\n", b"\xff\xfe\n", b"[1]\n"]
+    "torn",
+    [b"\n", b"{}\n", b'{"kind": "round", "laun\n', b"\x00" * 64 + b"\n", b"\xff\xfe\n", b"[1]\n"],
 )
 def test_a_torn_line_costs_itself_only(tmp_path: Path, torn: bytes) -> None:
     path = tmp_path / "run.jsonl"

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from profiles import HAND_WORKED, noisy, profile_of
 
+from profiles import HAND_WORKED, noisy, profile_of
 from stash.results import statistics, steps
 from stash.results.estimates import Times
 from stash.results.profile import Profile

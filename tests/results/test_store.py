@@ -1,4 +1,4 @@
-"""The store: whole files or none, nothing replaced unasked, profiles found by the names people use."""
+"""The store: whole files or none, nothing replaced unasked, profiles found as people name them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 
 import pytest
-from profiles import profile_of
 
+from profiles import profile_of
 from stash.errors import StashError
 from stash.results import store
 from stash.results.profile import Profile
@@ -21,6 +21,10 @@ def profile() -> Profile:
 
 def named(profile: Profile, **changes: object) -> Profile:
     return profile.model_copy(update=changes)
+
+
+def names_in(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]
 
 
 def test_a_saved_profile_reads_back_the_same(profile: Profile, tmp_path: Path) -> None:
@@ -44,7 +48,7 @@ def test_nothing_but_profiles_is_left_behind(profile: Profile, tmp_path: Path) -
     with pytest.raises(StashError):
         store.save(profile, tmp_path, name="one.json")
     store.save(profile, tmp_path, name="one.json", force=True)
-    assert os.listdir(tmp_path) == ["one.json"]
+    assert names_in(tmp_path) == ["one.json"]
 
 
 def test_a_crash_while_writing_leaves_no_half_profile(
@@ -56,7 +60,7 @@ def test_a_crash_while_writing_leaves_no_half_profile(
     monkeypatch.setattr(os, "fsync", full_disk)
     with pytest.raises(StashError, match="No space left"):
         store.save(profile, tmp_path)
-    assert os.listdir(tmp_path) == []
+    assert names_in(tmp_path) == []
 
 
 def test_file_systems_without_hard_links_still_replace_nothing(
@@ -70,7 +74,7 @@ def test_file_systems_without_hard_links_still_replace_nothing(
     assert Profile.load(path) == profile
     with pytest.raises(StashError, match="without --force"):
         store.save(profile, tmp_path, name="one.json")
-    assert os.listdir(tmp_path) == ["one.json"]
+    assert names_in(tmp_path) == ["one.json"]
 
 
 def test_a_folder_that_cannot_be_written_is_named_with_a_way_out(
@@ -86,7 +90,7 @@ def test_a_folder_that_cannot_be_written_is_named_with_a_way_out(
             attempt()
         assert str(blocked) in caught.value.message
     store.ensure_writable(tmp_path / "fresh")
-    assert os.listdir(tmp_path / "fresh") == []
+    assert names_in(tmp_path / "fresh") == []
 
 
 def test_names_of_workloads_cannot_leave_the_folder(profile: Profile, tmp_path: Path) -> None:

@@ -28,9 +28,7 @@ def doctor(
 
     if not skip_noise and not as_json:
         progress_console().print("Measuring one step against itself ...")
-    diagnosis = diagnose(
-        folder, nproc_per_node, noise_minutes=None if skip_noise else max_minutes
-    )
+    diagnosis = diagnose(folder, nproc_per_node, noise_minutes=None if skip_noise else max_minutes)
     if as_json:
         print_json(diagnosis.model_dump(mode="json"))
         return

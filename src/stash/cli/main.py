@@ -1,4 +1,4 @@
-"""The command `stash`: registers one module per command and turns every failure into one message."""
+"""The command `stash`: registers one module per command, turns each failure into one message."""
 
 from __future__ import annotations
 
@@ -44,14 +44,10 @@ def _print_version(wanted: bool) -> None:
 @app.callback(invoke_without_command=True)
 def options(
     context: typer.Context,
-    debug: Annotated[
-        bool, typer.Option("--debug", help="Show the traceback of an error.")
-    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     version: Annotated[
         bool,
-        typer.Option(
-            "--version", help="Show the version.", callback=_print_version, is_eager=True
-        ),
+        typer.Option("--version", help="Show the version.", callback=_print_version, is_eager=True),
     ] = False,
 ) -> None:
     """Where does training time (and money) go while the accelerators wait?"""
@@ -101,8 +97,8 @@ def _explain(error: Exception) -> tuple[str, int]:
         return f"{wrong_usage()} `{_command_path(error)} --help` tells more.", WRONG_USAGE
     first_line = next(iter(str(error).splitlines()), "")
     return (
-        f"Unexpected {type(error).__name__}: {first_line} (`stash --debug ...` shows the traceback; "
-        "please report it as a bug)",
+        f"Unexpected {type(error).__name__}: {first_line} (`stash --debug ...` shows the "
+        "traceback; please report it as a bug)",
         FAILED,
     )
 

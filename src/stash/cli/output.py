@@ -6,6 +6,8 @@ import json
 import sys
 from typing import TYPE_CHECKING, TextIO
 
+from stash.report.characters import harmless
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -52,12 +54,7 @@ def print_error(message: str, exit_code: int, *, as_json: bool) -> None:
         print_json({"error": message, "exit_code": exit_code})
         return
     # Messages carry file names and texts from documents; none may steer a terminal.
-    shown = "".join(c if c.isprintable() or c == "\n" else _escaped(c) for c in message)
-    print(f"stash: {shown}", file=sys.stderr)
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
+    print(f"stash: {harmless(message, keep_newlines=True)}", file=sys.stderr)
 
 
 def _is_utf8(stream: TextIO) -> bool:

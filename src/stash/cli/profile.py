@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 def profile(
     workload: Annotated[
-        str, typer.Argument(help="A model of the zoo (resnet18, bert-large, ...) or file.py:factory.")
+        str,
+        typer.Argument(help="A model of the zoo (resnet18, bert-large, ...) or file.py:factory."),
     ],
     nproc_per_node: Annotated[
         int | None, typer.Option(help="Workers; by default one per GPU, or one per core without.")
@@ -39,7 +40,8 @@ def profile(
         str | None, typer.Option(help="Only these steps, such as solo,node,warm.")
     ] = None,
     half_width: Annotated[
-        str, typer.Option(help="Stop when every stall is known this well, in parts of an iteration.")
+        str,
+        typer.Option(help="Stop when every stall is known this well, in parts of an iteration."),
     ] = "3%",
     launches: Annotated[int, typer.Option(help="Start the workers anew this many times.")] = 1,
     max_minutes: Annotated[float, typer.Option(help="Measure for at most this long.")] = 10.0,
@@ -56,7 +58,8 @@ def profile(
         float | None, typer.Option(help="What this machine costs.")
     ] = None,
     sweep: Annotated[
-        str | None, typer.Option(help="Worker counts to profile one after the other, such as 1,2,4.")
+        str | None,
+        typer.Option(help="Worker counts to profile one after the other, such as 1,2,4."),
     ] = None,
     seed: Annotated[int, typer.Option(help="For the order of blocks.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for the profile.")] = Path("stash-profiles"),

@@ -1,8 +1,11 @@
-"""The gradient-exchange switch: a process group that passes collectives on or completes them at once.
+"""The exchange switch: a process group that passes collectives on or completes them at once.
 
-Registered as a PyTorch backend of its own (public `Backend.register_backend`), it becomes the default
-group of a training script and carries DDP's buckets and the script's own collectives alike.
+Registered as a PyTorch backend of its own (public `Backend.register_backend`), it becomes the
+default group of a training script and carries DDP's buckets and the script's own collectives.
 """
+
+# PyTorch declares many of these methods twice, by tensor and by list: ours take both.
+# mypy: disable-error-code="override"
 
 from __future__ import annotations
 
@@ -16,12 +19,14 @@ import torch.distributed as dist
 BACKEND = "stash"
 
 
-class _Completed(dist.Work):  # type: ignore[misc]
+class _Completed(dist.Work):
     """The handle of a collective that moved nothing."""
 
     def __init__(self, result: Sequence[torch.Tensor]) -> None:
         super().__init__()
-        devices = sorted({t.device for t in result if t.device.type == "cuda"}, key=str)
+        devices: list[int | str | torch.device] = sorted(
+            {t.device for t in result if t.device.type == "cuda"}, key=str
+        )
         self._future: torch.futures.Future[Any] = torch.futures.Future(devices=devices)
         self._future.set_result(list(result))
 
@@ -38,11 +43,11 @@ class _Completed(dist.Work):  # type: ignore[misc]
         return self._future
 
 
-class SwitchableGroup(dist.ProcessGroup):  # type: ignore[misc]
+class SwitchableGroup(dist.ProcessGroup):
     """Forwards every collective to the real group while exchange is on."""
 
     def __init__(self, rank: int, size: int, inner: Any) -> None:
-        super().__init__(rank, size)
+        super().__init__(rank, size)  # type: ignore[call-arg]
         self._inner = inner
         self._rank = rank
         self._size = size

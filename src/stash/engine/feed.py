@@ -30,7 +30,7 @@ MAX_REPLAY_BATCHES = 64
 
 @dataclass(frozen=True)
 class Window:
-    """The batches of one loader block: untimed lead-in, timed part, untimed tail to keep workers busy."""
+    """The batches of one loader block: lead-in, timed part, and a tail that keeps workers busy."""
 
     lead: int
     timed: int
@@ -127,7 +127,7 @@ class Feeds:
         self._twin = self._make_twin(window, persistent=True)
 
     def switch(self, feed: Feed) -> None:
-        """Choose where the next batches come from. A real feed is opened and closed around a block."""
+        """Choose where batches come from. A real feed is opened and drained around a block."""
         self._feed = feed
 
     def next_batch(self) -> Any:
@@ -191,7 +191,7 @@ class Feeds:
         return count, seconds
 
     def seconds_to_read(self) -> float:
-        """Reading the window's files from storage, with as many readers as the loader has workers."""
+        """Reading the window's files from storage, with as many readers as loader workers."""
         self.empty_page_cache()
         began = time.perf_counter()
         with ThreadPoolExecutor(self.unit) as pool:

@@ -1,4 +1,4 @@
-"""Runs an unchanged training script on the engine: `python -m stash.engine.host --plan P script.py …`.
+"""Runs an unchanged training script on the engine: `python -m stash.engine.host --plan P x.py`.
 
 Pins the worker, installs the seams, runs the script as Python would, and tells the launcher how it
 ended: by the measurement's own end, by an error in the script, or before anything was measured.
@@ -111,6 +111,7 @@ def _pin(usable: int) -> None:
 
 def _end_children() -> None:
     """Loader workers that the script left behind are ours to end: they are our own children."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # PyTorch raises when a loader worker dies
     with contextlib.suppress(psutil.Error):
         children = psutil.Process().children(recursive=True)
         for child in children:

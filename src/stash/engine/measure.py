@@ -10,7 +10,7 @@ import math
 import random
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from stash.engine.feed import Window
@@ -119,7 +119,7 @@ class _Lengths:
 
     replay: int = 1
     replay_lead: int = 1
-    loader: Window = Window(1, 1, 0)
+    loader: Window = field(default_factory=lambda: Window(1, 1, 0))
 
     def of(self, step: Step) -> tuple[int, int]:
         """Untimed and timed iterations of a step's block."""
@@ -237,7 +237,7 @@ class Measurement:
         return Window(max(lead, unit), max(timed, unit), tail)
 
     def _trial_bursts(self, window: Window) -> Told[list[float]]:
-        """Seconds of each burst of `unit` iterations from an empty queue, the best of two trials."""
+        """Seconds of each burst of `unit` iterations from an empty queue, best of two trials."""
         trials = []
         for _ in range(2):
             self._bench.set(STEP_BY_NAME["warm"])
@@ -366,7 +366,7 @@ class Measurement:
         self._bench.synchronize()
         lead_seconds = self._clock() - begin
         if not step.feed.is_real and step.who is Who.ALL:
-            # Not for loaders: a pause lets their queue fill, and exchange keeps them in step anyway.
+            # Not for loaders: a pause lets their queue fill, and exchange keeps them in step.
             self._gang.barrier()
         start = self._clock()
         for _ in range(timed):

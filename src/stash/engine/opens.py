@@ -48,7 +48,7 @@ class OpenRecorder:
             stop()
 
     def files(self) -> tuple[Path, ...]:
-        """The data files among what was opened; where none was seen, all files of the data folder."""
+        """The data files among what was opened; where none was seen, the data folder's."""
         seen: dict[Path, None] = {}
         for notes in sorted(self._notes.glob("*.txt")):
             for line in notes.read_text(errors="surrogateescape").splitlines():
@@ -78,7 +78,7 @@ class OpenRecorder:
 
 
 def _note_opens(path: Path) -> Callable[[], None]:
-    """Append the name of every file opened for reading. An audit hook cannot be removed, only muted."""
+    """Append the name of every file opened for reading. A hook cannot be removed, only muted."""
     # Unbuffered: loader workers are ended without a chance to flush.
     notes: Any = path.open("ab", buffering=0)
     active = True

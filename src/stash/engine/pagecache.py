@@ -14,7 +14,19 @@ from pathlib import Path
 import psutil
 
 #: File systems whose server or daemon keeps a cache of its own, which nobody can empty from here.
-REMOTE = ("nfs", "cifs", "smb", "9p", "ceph", "lustre", "gpfs", "afs", "fuse", "glusterfs", "beegfs")
+REMOTE = (
+    "nfs",
+    "cifs",
+    "smb",
+    "9p",
+    "ceph",
+    "lustre",
+    "gpfs",
+    "afs",
+    "fuse",
+    "glusterfs",
+    "beegfs",
+)
 
 
 def can_evict() -> bool:
@@ -23,7 +35,7 @@ def can_evict() -> bool:
 
 
 def evict(files: Iterable[Path]) -> None:
-    """Drop these files from the page cache. Pages not yet written back cannot be dropped: sync first."""
+    """Drop these files from the page cache. Pages not yet written back stay: so sync first."""
     if not can_evict():
         return
     for path in files:
@@ -47,7 +59,7 @@ def page_rounded_bytes(files: Iterable[Path]) -> int:
 
 
 def storage_bytes_read() -> int | None:
-    """Bytes that this process and its children have read from storage so far; none where unknown."""
+    """Bytes that this process and its children have read from storage; none where unknown."""
     try:
         own = psutil.Process()
         processes = [own, *own.children(recursive=True)]

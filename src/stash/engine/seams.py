@@ -56,7 +56,7 @@ def _install_feed(switchboard: Switchboard) -> None:
     def iterate(loader: DataLoader[Any]) -> Iterator[Any]:
         return _Fed(loader, switchboard)
 
-    DataLoader.__iter__ = iterate  # type: ignore[method-assign]
+    DataLoader.__iter__ = iterate  # type: ignore[method-assign, assignment]
 
 
 class _Fed:

@@ -1,4 +1,4 @@
-"""The GPU table: what each accelerator can do at best, cited from public sources (data/gpus.csv)."""
+"""The GPU table: what each accelerator can do at best, cited from public sources."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Gpu:
     source: str
 
     def seconds(self, flops: float, moved_bytes: float, dtype: str) -> float:
-        """Roofline: a layer lasts as long as the slower of its arithmetic and its memory traffic."""
+        """Roofline: a layer lasts as long as the slower of arithmetic and memory traffic."""
         relative_size = 1.0 if dtype == "fp32" else 0.5
         compute = flops / (self.flops[dtype] * COMPUTE_EFFICIENCY[dtype])
         if self.memory_bytes_per_second is None:
@@ -63,7 +63,9 @@ def find(name: str) -> Gpu:
             return table[beginning[0]]
         names = [*table, *COMMONEST]
         near = difflib.get_close_matches(wanted, names, n=5, cutoff=0.4) or beginning or list(table)
-        raise UsageError(f"Unknown GPU {name!r}. Nearest names: {', '.join(sorted(set(near))[:8])}.")
+        raise UsageError(
+            f"Unknown GPU {name!r}. Nearest names: {', '.join(sorted(set(near))[:8])}."
+        )
     return table[key]
 
 

@@ -1,4 +1,4 @@
-"""The Python face of Stash: `stash.profile(...)` measures and returns a Profile, `stash.load` reads one."""
+"""The Python face of Stash: `stash.profile(...)` measures, `stash.load(...)` reads a profile."""
 
 from __future__ import annotations
 

@@ -113,8 +113,8 @@ def probe_eviction(folder: Path) -> Check:
     return Check(
         name="cold",
         status="pass",
-        message=f"can be made and proven: {fraction:.0%} of an evicted file came from storage again "
-        "(page-cache cold, not device cold).",
+        message=f"can be made and proven: {fraction:.0%} of an evicted file came from storage "
+        "again (page-cache cold, not device cold).",
     )
 
 

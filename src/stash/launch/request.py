@@ -1,4 +1,4 @@
-"""What a user asks for, and how it becomes a plan: defaults that fit the machine, checks beforehand."""
+"""What a user asks for and how it becomes a plan: defaults that fit, checks beforehand."""
 
 from __future__ import annotations
 
@@ -72,7 +72,9 @@ def prepare(request: Request) -> Prepared:
     device = device_names.parse(request.device) if request.device else _default_device()
     workers = request.nproc_per_node or _default_workers(device)
     cores = usable_cores()
-    loaders = _default_loaders(cores, workers) if request.num_workers is None else request.num_workers
+    loaders = (
+        _default_loaders(cores, workers) if request.num_workers is None else request.num_workers
+    )
     workload, batch = _resolve(request, device, workers)
     steps = _steps(request.steps, workers, device)
     pin = device.kind == "cpu" and 1 < workers <= cores
@@ -152,9 +154,7 @@ def _steps(asked: tuple[str, ...] | None, workers: int, device: DeviceName) -> t
     return tuple(dict.fromkeys(asked))
 
 
-def _resolve(
-    request: Request, device: DeviceName, workers: int
-) -> tuple[Workload, int | None]:
+def _resolve(request: Request, device: DeviceName, workers: int) -> tuple[Workload, int | None]:
     """Open model and data here first: a mistake is told at once, not by a gang of workers."""
     from stash.workloads import train
 

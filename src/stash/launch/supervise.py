@@ -1,4 +1,4 @@
-"""One launch on this machine: torchrun starts the gang, we watch it, end it and learn how it ended."""
+"""One launch on this machine: torchrun starts the gang; we watch it and learn how it ended."""
 
 from __future__ import annotations
 
@@ -149,8 +149,7 @@ def _explain_exit(run_folder: Path) -> GangFailure:
         )
     if told:
         # Others fail in turn when the first one's connection closes: theirs is not the cause.
-        told.sort(key=lambda error: (_is_echo(error["message"]), error["rank"]))
-        rank, message = told[0]["rank"], told[0]["message"]
+        rank, message = min(told, key=lambda error: (_is_echo(error[1]), error[0]))
         return GangFailure(f"Worker {rank} failed: {message}." + _last_lines(run_folder, rank))
     return GangFailure("The workers could not be started." + _tail(run_folder / "agent.log"))
 
@@ -175,16 +174,16 @@ def _explain_hang(run_folder: Path, silent_seconds: float) -> GangFailure:
     return GangFailure(f"{words} They wait for each other." + _last_lines(run_folder, 0))
 
 
-def _read_error(path: Path) -> dict[str, object] | None:
+def _read_error(path: Path) -> tuple[int, str] | None:
     try:
         error = json.loads(path.read_text())
-        return {"rank": int(error["rank"]), "message": str(error["message"])}
+        return int(error["rank"]), str(error["message"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def _is_echo(message: object) -> bool:
-    text = str(message).lower()
+def _is_echo(message: str) -> bool:
+    text = message.lower()
     return "connection closed by peer" in text or "gloo" in text or "nccl" in text
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from stash.report.figures import size_in_bytes, time_unit, written
+from stash.report.figures import derived, size_in_bytes, time_unit, written
 from stash.report.words import undivided_stalls
-from stash.results.document import Interval
 from stash.results.profile import Profile, StallResult
 
 #: Whatever takes less of the time than this is not worth anybody's afternoon.
@@ -68,9 +67,9 @@ def _prep(profile: Profile, stall: StallResult) -> Advice | None:
         return None
     share = stall.share.estimate
     copy = profile.stalls.get("copy")
-    if copy is not None and copy.significant and copy.share is not None:
-        if copy.share.estimate > share / 2:
-            return Advice(stall="prep", sentence=COPY_SENTENCE, gain_share=share)
+    copy_share = copy.share.estimate if copy and copy.significant and copy.share else 0.0
+    if copy_share > share / 2:
+        return Advice(stall="prep", sentence=COPY_SENTENCE, gain_share=share)
     plan = _loader_plan(profile)
     if plan is None:
         return Advice(stall="prep", sentence=PREP_SENTENCE, gain_share=share)
@@ -105,13 +104,13 @@ class _LoaderPlan:
             sentence = (
                 f"{self.loader_workers} loader workers per worker are enough by their own rate, so "
                 "more will not help: they compete with training for cores, or batches come in "
-                "bursts. Try a larger prefetch_factor, pin_memory=True and fewer threads per worker."
+                "bursts. Try a larger prefetch_factor, pin_memory=True, fewer threads per worker."
             )
             return Advice(stall="prep", sentence=sentence, gain_share=share)
         if self.needed <= self.affordable:
             sentence = (
-                f"Use {self.needed} loader workers per worker instead of {self.loader_workers}: one "
-                f"prepares {self.rate_per_loader_worker:.3g} samples/s, the devices take "
+                f"Use {self.needed} loader workers per worker instead of {self.loader_workers}: "
+                f"one prepares {self.rate_per_loader_worker:.3g} samples/s, the devices take "
                 f"{self.devices_rate:.3g}."
             )
             return Advice(stall="prep", sentence=sentence, gain_share=share)
@@ -226,8 +225,9 @@ def _nothing(profile: Profile) -> str:
     if len(smallest) < len(known):
         return "Too few rounds to tell: measure longer before changing anything."
     unit, factor = time_unit(max(smallest))
-    worst = written(Interval(estimate=max(smallest), low=None, high=None), unit, factor)
+    worst = written(derived(max(smallest)), unit, factor)
     return (
         "Nothing worth fixing: no stall is both significant and "
-        f"{WORTH_SHARE:.0%} of the time or more. Stalls above {worst} would probably have been found."
+        f"{WORTH_SHARE:.0%} of the time or more. Stalls above {worst} would probably have been "
+        "found."
     )

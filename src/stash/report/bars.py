@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from stash.report.characters import Charset
-from stash.report.figures import figure, with_unit
+from stash.report.figures import derived, figure, with_unit
 from stash.results.document import Interval
 from stash.results.profile import Profile, StallResult
-from stash.results.steps import STALL_BY_NAME, compute_step
+from stash.results.steps import STALL_BY_NAME, compute_step, whole_iteration
 
 STYLES = {
     "compute": "green",
@@ -57,8 +57,10 @@ def breakdowns(profile: Profile) -> list[Breakdown]:
 
 def whole_step(profile: Profile) -> str | None:
     """The measured step that stands for a whole iteration of a later epoch."""
-    order = ("warm", "node", "unsynced", "solo", "cold")
-    return next((step for step in order if step in profile.steps), None)
+    try:
+        return whole_iteration(set(profile.steps))
+    except StopIteration:  # a document whose steps are all unknown here
+        return None
 
 
 def _breakdown(profile: Profile, title: str, whole: str, *, first: bool) -> Breakdown:
@@ -67,11 +69,11 @@ def _breakdown(profile: Profile, title: str, whole: str, *, first: bool) -> Brea
     segments = [_segment(name, stall, first=first) for name, stall in stalls.items()]
     explained = sum(segment.share.estimate for segment in segments)
     if waiting is None:
-        rest = Interval(estimate=1 - explained, low=None, high=None)
+        rest = derived(1 - explained)
     else:
         rest = _complement(waiting)
         if not _explain_everything(stalls, whole, compute_step(set(profile.steps))):
-            left = Interval(estimate=waiting.estimate - explained, low=None, high=None)
+            left = derived(waiting.estimate - explained)
             segments.append(Segment("waiting", "waiting, not told apart", left))
     segments.insert(0, Segment("compute", _rest_label(profile, stalls), rest))
     return Breakdown(title, profile.steps[whole].seconds_per_iteration, tuple(segments))
@@ -100,10 +102,10 @@ def _segment(name: str, stall: StallResult, *, first: bool) -> Segment:
 
 
 def _complement(share: Interval) -> Interval:
-    return Interval(
-        estimate=1 - share.estimate,
-        low=None if share.high is None else 1 - share.high,
-        high=None if share.low is None else 1 - share.low,
+    return derived(
+        1 - share.estimate,
+        None if share.high is None else 1 - share.high,
+        None if share.low is None else 1 - share.low,
     )
 
 

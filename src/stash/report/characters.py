@@ -1,4 +1,4 @@
-"""Which characters reach a terminal: names from a document become harmless text, on any encoding."""
+"""Which characters reach a terminal: names become harmless text, whatever the encoding."""
 
 from __future__ import annotations
 
@@ -42,6 +42,6 @@ MARKS = {
     "communication": ("▒", "="),
     "interconnect": ("▒", "="),
     "prep": ("░", "-"),
-    "fetch": ("╱", "/"),
+    "fetch": ("\N{BOX DRAWINGS LIGHT DIAGONAL UPPER RIGHT TO LOWER LEFT}", "/"),
 }
 OTHER_MARK = ("·", ".")

@@ -9,6 +9,7 @@ from stash.results.document import Interval
 
 #: Beyond this a longer number tells a reader nothing, however narrow its interval.
 MAX_SIGNIFICANT_DIGITS = 5
+MAX_PLACES = 9
 #: What a number without an interval is given: it may well be off by more.
 DIGITS_WITHOUT_INTERVAL = 2
 DIGITS_OF_EXACT_NUMBERS = 3
@@ -47,7 +48,7 @@ def figure(value: Interval, factor: float = 1.0) -> Figure:
 
 def format_with_interval(estimate: float, low: float | None, high: float | None, unit: str) -> str:
     """`24.1 ms (22.3 to 25.9)`; a currency sign goes in front."""
-    return written(Interval(estimate=estimate, low=low, high=high), unit)
+    return written(derived(estimate, low, high), unit)
 
 
 def written(value: Interval, unit: str, factor: float = 1.0) -> str:
@@ -107,21 +108,32 @@ def size_in_bytes(count: float) -> str:
     return f"{count:.0f} B"
 
 
+def derived(estimate: float, low: float | None = None, high: float | None = None) -> Interval:
+    """A number made from a document's for display; the bounds of documents are not its business."""
+    return Interval.model_construct(estimate=estimate, low=low, high=high)
+
+
 def _justified(half_width: float) -> int:
     """Decimal places down to the half-width's first digit, or its second where the first is 1."""
-    exponent = math.floor(math.log10(half_width))
-    leads_with_one = math.floor(half_width / 10.0**exponent) == 1
-    return -exponent + (1 if leads_with_one else 0)
+    first_digit, exponent = _leading(half_width)
+    return -exponent + (1 if first_digit == "1" else 0)
 
 
 def _places(number: float, digits: int) -> int:
     """Decimal places that leave a number this many significant digits."""
-    if number == 0:
-        return 0
-    return digits - 1 - math.floor(math.log10(abs(number)))
+    return digits - 1 - _leading(number)[1] if number else 0
+
+
+def _leading(number: float) -> tuple[str, int]:
+    """First significant digit and power of ten, as decimal notation has them."""
+    if not math.isfinite(number):
+        return "9", 0
+    mantissa, exponent = f"{abs(number):.12e}".split("e")
+    return mantissa[0], int(exponent)
 
 
 def _write(number: float, places: int) -> str:
+    places = min(places, MAX_PLACES)
     rounded = round(number, places) + 0.0  # no negative zero
     if abs(rounded) >= 1e7 or 0 < abs(rounded) < 1e-6:
         return f"{rounded:.3g}"

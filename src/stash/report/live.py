@@ -1,4 +1,4 @@
-"""Progress while a run measures: what is known so far, and what it has cost, without disturbing it."""
+"""Progress while a run measures: what is known so far and what it has cost."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from rich.text import Text
 from stash.errors import StashError
 from stash.report.bars import whole_step
 from stash.report.characters import Charset, harmless
-from stash.report.figures import figure, percentage, with_unit
+from stash.report.figures import derived, figure, percentage, with_unit
 from stash.report.words import largest_stall
 from stash.results.document import Interval
 from stash.results.profile import Profile
@@ -64,7 +64,14 @@ class ScalingTable:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         charset = Charset(ascii_only=options.ascii_only)
         table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
-        for heading in ("workers", "samples/s", "speed-up", "efficiency", "waiting", "largest stall"):
+        for heading in (
+            "workers",
+            "samples/s",
+            "speed-up",
+            "efficiency",
+            "waiting",
+            "largest stall",
+        ):
             table.add_column(heading, overflow="fold")
         for row in self._rows:
             table.add_row(*(Text(charset.safe(cell)) for cell in _cells(row)))
@@ -143,8 +150,8 @@ def _samples_per_second(profile: Profile, step: str) -> Interval:
     seconds = profile.steps[step].seconds_per_iteration
     low, high = seconds.low, seconds.high
     known = low is not None and high is not None and low > 0
-    return Interval(
-        estimate=samples / seconds.estimate if seconds.estimate > 0 else 0.0,
-        low=samples / high if known and high else None,
-        high=samples / low if known and low else None,
+    return derived(
+        samples / seconds.estimate if seconds.estimate > 0 else 0.0,
+        samples / high if known and high else None,
+        samples / low if known and low else None,
     )

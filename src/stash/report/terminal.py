@@ -189,7 +189,7 @@ class _Page:
     def _notes(self) -> RenderableType:
         notes = Table.grid(padding=(0, 2, 0, 0))
         notes.add_column(style="bold", no_wrap=True)
-        notes.add_column()
+        notes.add_column(overflow="fold")
         for label, lines in (
             ("Rates", _rate_lines(self._profile.rates)),
             ("Epochs", self._epoch_lines()),
@@ -294,4 +294,3 @@ def _epoch_words(name: str, epoch: EpochResult) -> str:
     if epoch.usd is not None:
         return f"{name}: {time}, {written(epoch.usd, '$')}, {iterations}"
     return f"{name}: {time}, {written(epoch.device_hours, 'device-hours')}, {iterations}"
-

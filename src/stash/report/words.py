@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from stash.report.bars import whole_step
-from stash.report.figures import figure, percentage, with_unit, written
+from stash.report.figures import derived, figure, percentage, with_unit, written
 from stash.results.document import Interval
 from stash.results.profile import Profile, Provenance, Rates, Run, StallResult
 from stash.results.steps import STALL_BY_NAME, STALLS, compute_step
@@ -117,6 +117,30 @@ def _slowest(rates: dict[str, Interval | None]) -> str:
     return " and ".join([slowest, *level]) + (" (level)" if level else "")
 
 
+def detectable(stall: StallResult, factor: float) -> str:
+    """The smallest stall that this run would have found."""
+    smallest = stall.detectable_seconds_per_iteration
+    if smallest is None:
+        return "-"
+    return figure(derived(smallest), factor).estimate
+
+
+def share_words(stall: StallResult) -> str:
+    """A stall's share of the iteration that it belongs to."""
+    if stall.share is not None:
+        return with_unit(figure(stall.share, 100).estimate, "%")
+    if stall.share_of_first_epoch is not None:
+        return with_unit(figure(stall.share_of_first_epoch, 100).estimate, "%") + "*"
+    return "-"
+
+
+def verdict(stall: StallResult) -> str:
+    """Whether a stall is there at all, in words."""
+    if not stall.significant:
+        return "not significant, intermittent" if stall.intermittent else "not significant"
+    return "intermittent" if stall.intermittent else "yes"
+
+
 def _later(profile: Profile) -> str:
     waiting = profile.waiting.later
     workers = profile.machine.workers
@@ -201,27 +225,3 @@ def _overlap(one: Interval, other: Interval) -> bool:
 
 def _estimate(value: Interval | None) -> float:
     return 0.0 if value is None else value.estimate
-
-
-def detectable(stall: StallResult, factor: float) -> str:
-    """The smallest stall that this run would have found."""
-    smallest = stall.detectable_seconds_per_iteration
-    if smallest is None:
-        return "-"
-    return figure(Interval(estimate=smallest, low=None, high=None), factor).estimate
-
-
-def share_words(stall: StallResult) -> str:
-    """A stall's share of the iteration that it belongs to."""
-    if stall.share is not None:
-        return with_unit(figure(stall.share, 100).estimate, "%")
-    if stall.share_of_first_epoch is not None:
-        return with_unit(figure(stall.share_of_first_epoch, 100).estimate, "%") + "*"
-    return "-"
-
-
-def verdict(stall: StallResult) -> str:
-    """Whether a stall is there at all, in words."""
-    if not stall.significant:
-        return "not significant, intermittent" if stall.intermittent else "not significant"
-    return "intermittent" if stall.intermittent else "yes"

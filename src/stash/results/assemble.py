@@ -14,6 +14,7 @@ from stash.results import statistics
 from stash.results.document import Interval
 from stash.results.estimates import Times
 from stash.results.profile import (
+    SCHEMA,
     EpochResult,
     Epochs,
     Profile,
@@ -73,6 +74,7 @@ def assemble(recording: Recording, outcome: Outcome) -> Profile:
     price = facts.machine.price_usd_per_hour
     hourly_usd = None if price is None else price * facts.machine.nodes
     return Profile(
+        schema=SCHEMA,
         id=outcome.id,
         created=outcome.created,
         provenance=_provenance(facts),

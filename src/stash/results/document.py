@@ -1,4 +1,4 @@
-"""The building blocks of every document Stash writes and reads: strict, immutable, bounded values."""
+"""The building blocks of every document of Stash: strict, immutable, bounded values."""
 
 from __future__ import annotations
 

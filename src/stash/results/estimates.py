@@ -1,4 +1,4 @@
-"""From rounds to the estimate of every step and stall: shared by the stop rule, progress and profile."""
+"""From rounds to the estimate of every step and stall, for stop rule, progress and profile."""
 
 from __future__ import annotations
 
@@ -87,11 +87,9 @@ class Times:
         return self.difference(((+1, step), (-1, alone))).intermittent
 
     def widest_half_width(self) -> float | None:
-        """The least sure stall's half-width as a fraction of an iteration; none without intervals."""
+        """The least sure stall's half-width as a fraction of an iteration, where all have one."""
         widths = [estimate.half_width for estimate in self.stalls().values()]
         known = [width for width in widths if width is not None]
         if not widths or len(known) < len(widths):
             return None
         return max(known) / self.iteration_seconds
-
-

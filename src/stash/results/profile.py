@@ -1,4 +1,4 @@
-"""The profile document: the result of one measurement, and all that reports and advice ever read."""
+"""The profile document: the result of one measurement, all that reports and advice ever read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from stash.results.document import (
     Name,
     Quantity,
     Seconds,
-    Signed,
     SignedSeconds,
     Text,
 )
@@ -132,7 +131,7 @@ class Waiting(Model):
 class Profile(Model):
     """The result of one measurement (or of one prediction)."""
 
-    schema_: str = Field(SCHEMA, alias="schema")
+    schema_: str = Field(default=SCHEMA, alias="schema")
     id: Name
     created: datetime
     provenance: Provenance

@@ -1,4 +1,4 @@
-"""What a run writes while it measures: one JSON line an event, so that a crash loses no whole round.
+"""What a run writes while it measures: one JSON line an event, so that no crash loses a round.
 
 The engine's first worker appends; the launching process reads, for progress and for the profile.
 """
@@ -191,7 +191,7 @@ class Recorder:
 
 
 class RecordingReader:
-    """Reads a recording that may still be growing; a last line without its end is left for later."""
+    """Reads a recording that may still be growing; a line without its end is left for later."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -29,7 +29,7 @@ PARTED_FRACTION = 0.01
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value and how sure it is. Without at least two rounds there is no interval, only a value."""
+    """A value and how sure it is. Without two rounds there is no interval, only a value."""
 
     value: float
     mean: float
@@ -77,7 +77,7 @@ def _quantile(probability: float, degrees_of_freedom: int) -> float:
 def estimate(launches: Launches, *, iteration_seconds: float | None = None) -> Estimate:
     """Estimate the value behind one number per round.
 
-    `iteration_seconds` is what an intermittent part is compared with; without it, none is looked for.
+    `iteration_seconds` is what an intermittent part is compared with; without it, none is sought.
     """
     pooled = np.concatenate([np.asarray(rounds, dtype=float) for rounds in launches])
     intermittent = iteration_seconds is not None and _has_parted(pooled, iteration_seconds)
@@ -121,7 +121,7 @@ def ratio(
 def prediction_half_width(
     launches: Launches, *, iterations_per_block: float, iterations: int
 ) -> float | None:
-    """Half-width for the mean of `iterations` future iterations: our own doubt plus their scatter."""
+    """Half-width for the mean of future iterations: our own doubt plus their scatter."""
     center = plain_mean(launches)
     if center.standard_error is None:
         return None
@@ -148,7 +148,7 @@ def _estimate(
     center = _mean if use_mean else trimmed_mean
     centers = [center(array) for array in arrays]
     if len(arrays) > 1:
-        # Launches differ by more than their rounds tell (placement, start-up), so they are the unit.
+        # Launches differ by more than their rounds tell (placement, start-up): they are the unit.
         error = float(np.std(centers, ddof=1)) / math.sqrt(len(centers))
         freedom = len(centers) - 1
     else:
@@ -185,7 +185,8 @@ def _standard_error(values: np.ndarray, *, use_mean: bool) -> tuple[float | None
 def _winsorised(values: np.ndarray) -> np.ndarray:
     cut = int(TRIM * len(values))
     ordered = np.sort(values)
-    return np.clip(values, ordered[cut], ordered[len(values) - 1 - cut])
+    clipped: np.ndarray = np.clip(values, ordered[cut], ordered[len(values) - 1 - cut])
+    return clipped
 
 
 def _has_parted(values: np.ndarray, iteration_seconds: float) -> bool:
@@ -198,6 +199,5 @@ def _has_parted(values: np.ndarray, iteration_seconds: float) -> bool:
     influence = values - _winsorised(values) * count / (count - 2 * cut)
     error = float(np.std(influence, ddof=1)) / math.sqrt(count)
     return (
-        abs(gap) > PARTED_FRACTION * iteration_seconds
-        and abs(gap) > PARTED_STANDARD_ERRORS * error
+        abs(gap) > PARTED_FRACTION * iteration_seconds and abs(gap) > PARTED_STANDARD_ERRORS * error
     )

@@ -1,4 +1,4 @@
-"""The method as two tables: the steps (ways to run one iteration) and the stalls (their differences).
+"""The method as two tables: steps (ways to run one iteration) and stalls (their differences).
 
 Words and meaning follow docs/design.md, section 2. A stall is a linear combination of steps.
 """

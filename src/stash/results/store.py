@@ -32,7 +32,7 @@ def save(profile: Profile, folder: Path, *, name: str | None = None, force: bool
             file.flush()
             os.fsync(file.fileno())
         if force:
-            os.replace(temporary, target)
+            Path(temporary).replace(target)
             temporary = None
         else:
             _claim(Path(temporary), target)
@@ -58,7 +58,7 @@ def _claim(temporary: Path, target: Path) -> None:
     except OSError:
         # Some network and FAT file systems have no hard links: reserve the name, then replace it.
         target.open("x").close()
-        os.replace(temporary, target)
+        temporary.replace(target)
 
 
 def ensure_writable(folder: Path) -> None:
@@ -93,10 +93,17 @@ def _age(path: Path) -> tuple[bool, str]:
     return re.match(r"\d{8}_\d{6}-", path.name) is not None, path.name
 
 
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name that no file can have, or a folder that may not be read
+        return False
+
+
 def find(reference: str, folder: Path) -> Path:
     """A profile by path, by file name, or by the beginning of its id; `last` is the newest."""
     direct = Path(reference)
-    if os.path.isfile(direct):  # unlike Path.is_file, false for names that no file can have
+    if _is_file(direct):
         return direct
     paths = sorted(folder.glob("*.json"), key=_age) if folder.is_dir() else []
     if reference == "last" and paths:

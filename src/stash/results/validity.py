@@ -1,4 +1,4 @@
-"""Checks that only the finished rounds can answer: did the machine let the numbers mean what they say?"""
+"""Checks that only finished rounds can answer: do the numbers mean what they say?"""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ def _steal(blocks: Sequence[Block], machine: MachineFacts) -> Check:
 def _emulation_headroom(blocks: Sequence[Block], machine: MachineFacts) -> Check:
     by_step: dict[str, list[Block]] = {}
     for block in blocks:
-        # Preprocessing may use every core, as it does on a real machine; the emulation itself may not.
+        # Preprocessing may use every core, as on a real machine; the emulation itself may not.
         if block.step in ("node", "unsynced", "again"):
             by_step.setdefault(block.step, []).append(block)
     fraction = max(
         (_cpu_fraction(own, machine, "cpu_busy_seconds") for own in by_step.values()), default=0.0
     )
-    message = f"Emulated devices and gradient exchange used {fraction:.0%} of the processors."
+    message = f"Processors were {fraction:.0%} busy while emulated devices exchanged gradients."
     if fraction <= EMULATION_CPU_FRACTION:
         return Check(name="emulation headroom", status="pass", message=message)
     return Check(
         name="emulation headroom",
         status="warn",
-        message=message + " Above 50 % this emulation is not valid: processors slow the links.",
+        message=message + " Above 50 % this emulation is not valid: they slow what is emulated.",
         next="Use fewer workers, or scale bytes down: --device emulated:<gpu>:bytes=0.1",
     )
 

@@ -136,7 +136,7 @@ class EmulatedModel(nn.Module):
         last = len(accelerator.layers) - 1
         for number, own in enumerate(self._layer_parameters):
             if own or number == last:
-                value = _Layer.apply(value, accelerator, last - number, *own)
+                value = _Layer.apply(value, accelerator, last - number, *own)  # type: ignore[no-untyped-call]
         return value
 
 

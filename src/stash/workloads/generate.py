@@ -203,10 +203,5 @@ def _write_manifest(folder: Path, request: Request) -> None:
 
 
 def _measure(folder: Path) -> tuple[int, int]:
-    sizes = [
-        os.stat(os.path.join(place, name)).st_size
-        for place, _, names in os.walk(folder)
-        for name in names
-        if name != MANIFEST
-    ]
-    return len(sizes), sum(sizes)
+    files = [path for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST]
+    return len(files), sum(path.stat().st_size for path in files)

@@ -17,7 +17,7 @@ from torch.utils.data import Dataset
 
 from stash.errors import StashError, UsageError
 
-_ENDINGS = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".ppm", ".tif", ".tiff", ".webp"})
+_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".ppm", ".tif", ".tiff", ".webp")
 _IMAGENET_MEAN = (0.485, 0.456, 0.406)
 _IMAGENET_DEVIATION = (0.229, 0.224, 0.225)
 _UNREADABLE = (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError)
@@ -72,7 +72,8 @@ class ImageFolder(Dataset[tuple[torch.Tensor, int]]):
 
     def _decode(self, index: int) -> Image.Image:
         with Image.open(self.path(index)) as picture:
-            return picture.convert("RGB")
+            decoded: Image.Image = picture.convert("RGB")
+            return decoded
 
     def _report(self, index: int) -> None:
         self._unreadable.add(index)
@@ -104,19 +105,21 @@ def _find_pictures(folder: Path) -> list[str]:
         raise UsageError(f"There is no folder {folder}; {_WHAT_TO_GIVE}")
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a folder; {_WHAT_TO_GIVE}")
-    names = [
-        os.path.relpath(os.path.join(place, name), folder)
-        for place, _, files in os.walk(folder, onerror=_raise_unreadable, followlinks=True)
-        for name in files
-        if os.path.splitext(name)[1].lower() in _ENDINGS and not name.startswith(".")
-    ]
+    names: list[str] = []
+    for place, _, files in os.walk(folder, onerror=_raise_unreadable, followlinks=True):
+        below = os.path.relpath(place, folder)
+        before = "" if below == os.curdir else below + os.sep
+        names += [before + name for name in files if _is_picture(name)]
     if not names:
-        endings = ", ".join(sorted(_ENDINGS))
-        raise UsageError(f"No picture ({endings}) lies under {folder}; {_WHAT_TO_GIVE}")
+        raise UsageError(f"No picture ({', '.join(_ENDINGS)}) lies under {folder}; {_WHAT_TO_GIVE}")
     return sorted(names)
 
 
 _WHAT_TO_GIVE = "give --data a folder of pictures, or leave it out to use generated ones."
+
+
+def _is_picture(name: str) -> bool:
+    return name.lower().endswith(_ENDINGS) and not name.startswith(".")
 
 
 def _raise_unreadable(error: OSError) -> None:
@@ -140,7 +143,7 @@ def _training_transform(image_size: int) -> Callable[[Image.Image], torch.Tensor
     from stash.workloads import torchvision_ops
 
     torchvision_ops.make_importable()
-    from torchvision import transforms  # type: ignore[import-untyped]
+    from torchvision import transforms
 
     steps = [
         transforms.RandomResizedCrop(image_size),

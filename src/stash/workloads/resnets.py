@@ -12,7 +12,7 @@ from stash.workloads import torchvision_ops
 
 torchvision_ops.make_importable()
 
-from torchvision.models.resnet import BasicBlock, Bottleneck, ResNet  # type: ignore[import-untyped]  # noqa: E402
+from torchvision.models.resnet import BasicBlock, Bottleneck, ResNet  # noqa: E402
 
 _BLOCKS: Mapping[int, tuple[type[BasicBlock | Bottleneck], list[int]]] = {
     10: (BasicBlock, [1, 1, 1, 1]),

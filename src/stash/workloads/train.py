@@ -1,6 +1,6 @@
-"""An ordinary DDP training script over a workload: runs under plain torchrun, and on the engine alike.
+"""An ordinary DDP training script over a workload: the same under torchrun and on the engine.
 
-    torchrun --nproc-per-node 2 -m stash.workloads.train resnet18 --iterations 50
+torchrun --nproc-per-node 2 -m stash.workloads.train resnet18 --iterations 50
 """
 
 from __future__ import annotations
@@ -57,10 +57,8 @@ def resolve(
     """The workload that a name in the zoo or a `file.py:factory` stands for."""
     if ":" in spec:
         return call_factory(load_factory(spec), batch_size=batch_size, data=data)
-    kind = "cpu" if device.kind == "cpu" else "accelerator"
-    return zoo.build(
-        spec, data=data, batch_size=batch_size, device_kind=kind, problems=problems
-    )
+    kind: zoo.DeviceKind = "cpu" if device.kind == "cpu" else "accelerator"
+    return zoo.build(spec, data=data, batch_size=batch_size, device_kind=kind, problems=problems)
 
 
 def make_loader(workload: Workload, num_workers: int, *, pin_memory: bool) -> DataLoader[Any]:
@@ -68,7 +66,7 @@ def make_loader(workload: Workload, num_workers: int, *, pin_memory: bool) -> Da
     if isinstance(workload.data, DataLoader):
         return workload.data
     endless = isinstance(workload.data, IterableDataset)
-    sampler: Any = None if endless else DistributedSampler(workload.data)  # type: ignore[arg-type]
+    sampler: Any = None if endless else DistributedSampler(workload.data)
     return DataLoader(
         workload.data,
         batch_size=workload.batch_size,
@@ -82,11 +80,12 @@ def make_loader(workload: Workload, num_workers: int, *, pin_memory: bool) -> Da
 
 def layers_of(workload: Workload) -> LayerList:
     """The workload's layers at its batch size, from the shapes of one real batch."""
-    loader = workload.data
-    if not isinstance(loader, DataLoader):
-        loader = DataLoader(
-            workload.data, batch_size=workload.batch_size, collate_fn=workload.collate
-        )
+    data = workload.data
+    loader = (
+        data
+        if isinstance(data, DataLoader)
+        else DataLoader(data, batch_size=workload.batch_size, collate_fn=workload.collate)
+    )
     return list_layers(workload.model, workload.loss, next(iter(loader)))
 
 
@@ -133,7 +132,7 @@ def _train(
             with autocast:
                 value = loss(model, move(batch, device, non_blocking=True))
             optimizer.zero_grad()
-            scaler.scale(value).backward()
+            scaler.scale(value).backward()  # type: ignore[no-untyped-call]
             scaler.step(optimizer)
             scaler.update()
             left -= 1

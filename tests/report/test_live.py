@@ -1,0 +1,116 @@
+"""Progress: what is shown while a run measures, on a clock that moves only when told to."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Sequence
+
+import pytest
+from rich.console import Console
+
+from profiles import HAND_WORKED, noisy, rounds_of
+from stash.report.live import Progress
+from stash.results.estimates import Times
+from stash.results.recording import Round
+
+ROUNDS = rounds_of([noisy(HAND_WORKED, rounds=40)])
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def console(*, terminal: bool) -> Console:
+    return Console(file=io.StringIO(), force_terminal=terminal, width=100, color_system=None)
+
+
+def shown(on: Console) -> str:
+    assert isinstance(on.file, io.StringIO)
+    return on.file.getvalue()
+
+
+def test_outside_a_terminal_every_phase_is_a_line() -> None:
+    on, clock = console(terminal=False), Clock()
+    with Progress(on, max_seconds=600, price_usd_per_hour=36.0, clock=clock) as progress:
+        progress.phase("calibrating")
+        clock.now += 60
+        progress.phase("measuring")
+    assert shown(on).splitlines() == [
+        "stash: calibrating; 0 s ($0.00) so far, at most 10 min ($6.00) to go",
+        "stash: measuring; 60 s ($0.60) so far, at most 9.0 min ($5.40) to go",
+    ]
+
+
+def test_outside_a_terminal_rounds_are_a_line_every_ten_seconds() -> None:
+    on, clock = console(terminal=False), Clock()
+    with Progress(on, half_width_asked=0.03, clock=clock) as progress:
+        for count in range(1, 31):
+            progress.round(ROUNDS[:count])
+            clock.now += 1
+    lines = shown(on).splitlines()
+    assert [re.match(r"stash: (\d+ rounds?)", line)[1] for line in lines] == [  # type: ignore[index]
+        "1 round", "11 rounds", "21 rounds",
+    ]  # fmt: skip
+    assert "no intervals yet" in lines[0]
+    assert re.search(
+        r"widest half-width [\d.]+ % of an iteration, 3 % asked; 10 s so far", lines[1]
+    )
+
+
+def test_in_a_terminal_every_stall_is_shown_with_its_interval() -> None:
+    on, clock = console(terminal=True), Clock()
+    with Progress(on, max_seconds=120, clock=clock) as progress:
+        progress.phase("measuring")
+        progress.round(ROUNDS)
+        text = shown(on)
+    for name in ("contention", "communication", "prep", "fetch"):
+        assert re.search(rf"{name} +[\d.]+ ms +\([\d.]+ to [\d.]+\)", text), name
+    assert "measuring: 40 rounds; 0 s so far, at most 2.0 min to go" in text
+
+
+def test_estimates_are_computed_no_more_than_once_a_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    computed: list[int] = []
+    honest = Times.of
+
+    def counted(rounds: Sequence[Round]) -> Times:
+        computed.append(len(rounds))
+        return honest(rounds)
+
+    monkeypatch.setattr(Times, "of", counted)
+    clock = Clock()
+    with Progress(console(terminal=True), clock=clock) as progress:
+        for count in range(1, 41):
+            progress.round(ROUNDS[:count])
+            clock.now += 0.25
+    assert computed == list(range(1, 41, 4))
+
+
+def test_time_passes_on_the_screen_between_rounds_without_new_estimates() -> None:
+    on, clock = console(terminal=True), Clock()
+    with Progress(on, max_seconds=120, clock=clock) as progress:
+        progress.phase("measuring")
+        clock.now += 5
+        progress.tick()
+        assert "5.0 s so far" in shown(on)
+
+
+def test_time_to_go_is_never_negative() -> None:
+    on, clock = console(terminal=False), Clock()
+    with Progress(on, max_seconds=10, clock=clock) as progress:
+        clock.now += 60
+        progress.phase("closing")
+    assert "at most 0 s to go" in shown(on)
+
+
+def test_names_of_phases_are_harmless() -> None:
+    on = console(terminal=False)
+    with Progress(on, clock=Clock()) as progress:
+        progress.phase("\x1b[31m[red]")
+    assert "\x1b" not in shown(on) and "\\x1b[31m[red]" in shown(on)
