@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -54,6 +56,18 @@ def test_show_takes_a_path(folder: Path, capsys: Captured) -> None:
 def test_show_json_is_the_document_itself(folder: Path, profile: Profile, capsys: Captured) -> None:
     assert main(["show", "--json", "--folder", str(folder)]) == 0
     assert capsys.readouterr().out == profile.to_json() + "\n"
+
+
+SAMPLE = resources.files("stash.results") / "samples" / "sample.json"
+
+
+@pytest.mark.skipif(not SAMPLE.is_file(), reason="no sample profile has been recorded yet")
+def test_show_sample_needs_no_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["show", "--sample"]) == 0
+    assert "wait" in capsys.readouterr().out
 
 
 def test_an_empty_store_says_what_to_run(tmp_path: Path, capsys: Captured) -> None:
@@ -219,8 +233,6 @@ HEAVY = ("torch", "numpy", "scipy", "pydantic")
 
 
 def environment(**changes: str) -> dict[str, str]:
-    import os
-
     return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **changes}
 
 

@@ -6,8 +6,8 @@ import random
 from itertools import pairwise
 
 import pytest
-from engine.worlds import ALL, World, plan_of, steady
 
+from engine.worlds import ALL, World, plan_of, steady
 from stash.results.estimates import Times
 from stash.results.steps import STALL_BY_NAME
 

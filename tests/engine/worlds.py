@@ -1,4 +1,4 @@
-"""Workers in fake time: the measuring story runs for real, only clock, loop and loader are made up."""
+"""Workers in fake time: the story runs for real; only clock, loop and loader are made up."""
 
 from __future__ import annotations
 
@@ -113,9 +113,9 @@ class FakeWorker:
         self.now += 1.0
         return 4, 1.0
 
-    def seconds_to_read(self) -> float:
+    def seconds_to_read(self) -> tuple[float, float]:
         self.now += 0.1
-        return 0.1
+        return 32.0, 0.1
 
     def start_telemetry(self) -> None:
         self.now += self.world.overhead

@@ -24,7 +24,7 @@ def test_the_class_of_a_picture_is_its_folder_of_the_first_level(tmp_path: Path)
     images = ImageFolder(tmp_path, 32)
     assert images.classes == ("cat", "dog")
     assert [images[index][1] for index in range(len(images))] == [0, 1]
-    assert images.files([1]) == [tmp_path / "dog" / "young" / "deep" / "b.PNG"]
+    assert images.path(1) == tmp_path / "dog" / "young" / "deep" / "b.PNG"
 
 
 def test_a_flat_folder_is_one_class_of_normalised_crops(tmp_path: Path) -> None:

@@ -71,7 +71,8 @@ def _print_table(found: Sequence[Entry], console: Console) -> None:
 
     charset = Charset(ascii_only=console.options.ascii_only)
     table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False, show_edge=False)
-    for heading in ("created", "workload", "workers", "waiting", "largest stall", "from", "id"):
+    table.add_column("created", no_wrap=True)
+    for heading in ("workload", "workers", "waiting", "largest stall", "from", "id"):
         table.add_column(heading, overflow="fold")
     for _, entry in found:
         if not isinstance(entry, StashError):
@@ -86,7 +87,6 @@ def _print_table(found: Sequence[Entry], console: Console) -> None:
 
 def _row(profile: Profile) -> list[str]:
     from stash.report.figures import figure, with_unit
-    from stash.report.terminal import moment
     from stash.report.words import largest_stall
 
     waiting, largest = profile.waiting.later, largest_stall(profile)
@@ -94,7 +94,7 @@ def _row(profile: Profile) -> list[str]:
     if largest is not None and largest[1].share is not None:
         words = f"{largest[0]} {with_unit(figure(largest[1].share, 100).estimate, '%')}"
     return [
-        moment(profile.created),
+        profile.created.isoformat(sep=" ", timespec="minutes")[:16],
         profile.workload.name,
         f"{profile.machine.workers} x {profile.machine.device}",
         "-" if waiting is None else with_unit(figure(waiting, 100).estimate, "%"),

@@ -110,9 +110,10 @@ def _sweep(request: Request, counts: list[int], as_json: bool) -> int:
     from stash.cli.output import print_json, report_console
     from stash.report.scaling import render_scaling
 
+    alike = _alike_at_every_count(request, max(counts))
     done: list[Measured] = []
     for count in counts:
-        done.append(_measure(replace(request, nproc_per_node=count)))
+        done.append(_measure(replace(alike, nproc_per_node=count)))
         if not as_json:
             _print(done[-1])
         if done[-1].exit_code:
@@ -125,6 +126,18 @@ def _sweep(request: Request, counts: list[int], as_json: bool) -> int:
     return done[-1].exit_code
 
 
+def _alike_at_every_count(request: Request, most: int) -> Request:
+    """Threads and loader workers as at the largest count: otherwise unlike workers are compared."""
+    from stash.hardware.machine import usable_cores
+    from stash.launch.request import default_loaders
+
+    cores = usable_cores()
+    loaders = request.num_workers
+    if loaders is None:
+        loaders = default_loaders(cores, most)
+    return replace(request, num_workers=loaders, threads_per_worker=max(1, cores // most))
+
+
 def _measure(request: Request) -> Measured:
     from stash.cli.output import progress_console
     from stash.launch.api import measure
@@ -134,7 +147,10 @@ def _measure(request: Request) -> Measured:
     limit = None if request.max_minutes is None else request.max_minutes * 60.0
     rounds: list[Round] = []
     with Progress(
-        progress_console(), max_seconds=limit, price_usd_per_hour=request.price_usd_per_hour
+        progress_console(),
+        max_seconds=limit,
+        price_usd_per_hour=request.price_usd_per_hour,
+        half_width_asked=request.half_width,
     ) as progress:
 
         def show(events: Iterable[Event]) -> None:

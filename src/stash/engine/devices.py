@@ -6,9 +6,9 @@ import resource
 import sys
 from typing import Any, Protocol
 
-import psutil
 import torch
 
+from stash.hardware.machine import available_memory_bytes, usable_memory_bytes
 from stash.workloads import emulated
 from stash.workloads.workload import move
 
@@ -55,7 +55,7 @@ class Cpu:
 
     def free_bytes(self) -> int:
         """What the machine can give without swapping."""
-        return int(psutil.virtual_memory().available)
+        return available_memory_bytes()
 
     def peak_bytes(self) -> int | None:
         """This process's largest resident set."""
@@ -64,7 +64,7 @@ class Cpu:
 
     def total_bytes(self) -> int | None:
         """All memory of the machine: workers share it."""
-        return int(psutil.virtual_memory().total)
+        return usable_memory_bytes()
 
 
 class Emulated(Cpu):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,9 +16,9 @@ from stash.engine import pagecache
 from stash.engine.devices import Device
 from stash.engine.feed import Feeds
 from stash.engine.gang import Gang
-from stash.engine.plan import Plan
+from stash.engine.plan import UNREADABLE, Plan
 from stash.hardware import nvml
-from stash.hardware.machine import this_machine
+from stash.hardware.machine import available_memory_bytes, this_machine
 from stash.results.recording import (
     Calibration,
     Check,
@@ -27,9 +28,6 @@ from stash.results.recording import (
     WorkloadFacts,
 )
 from stash.workloads import emulated
-
-#: Where data sets note samples that they could not read, one path a line.
-UNREADABLE = "unreadable.txt"
 
 
 def gather_facts(
@@ -90,6 +88,7 @@ def _workload(plan: Plan, feeds: Feeds, optimizer: torch.optim.Optimizer) -> Wor
         optimizer=type(optimizer).__name__,
         batch_per_worker=feeds.batch_size,
         samples=None if endless else _length(dataset),
+        iterations_per_epoch=feeds.available_batches(),
         data=plan.data,
         data_bytes=_data_bytes(feeds),
         loader_workers=feeds.loader.num_workers,
@@ -131,14 +130,19 @@ def _machine(plan: Plan, gang: Gang, device: Device) -> MachineFacts:
         workers_per_node=per_node,
         cores_per_worker=here.cores / per_node,
         threads_per_worker=torch.get_num_threads(),
-        pinned=plan.pin_cores,
-        backend="none" if gang.size == 1 else ("nccl" if plan.device == "cuda" else "gloo"),
+        pinned=_is_pinned(here.cores),
+        backend="nccl" if plan.device == "cuda" else "gloo",
         python=platform.python_version(),
         torch=torch.__version__,
         stash=__version__,
         instance=plan.instance,
         price_usd_per_hour=plan.price_usd_per_hour,
     )
+
+
+def _is_pinned(cores: int) -> bool:
+    """Whether this worker may run on some of the machine's cores only."""
+    return hasattr(os, "sched_getaffinity") and len(os.sched_getaffinity(0)) < cores
 
 
 def _device_names(plan: Plan, workers: int, cpu: str) -> tuple[str, ...]:
@@ -215,7 +219,7 @@ def _pinning(machine: MachineFacts) -> Check:
 
 
 def _fits_memory(workload: WorkloadFacts) -> Check:
-    available = int(psutil.virtual_memory().available)
+    available = available_memory_bytes()
     size = workload.data_bytes
     if size is None or size <= available:
         return _passed("data in memory", "The data set fits in free memory, as far as is known.")
@@ -254,6 +258,12 @@ def _data_checks(feeds: Feeds, calibration: Calibration) -> Iterable[Check]:
             f"The data lies on {remote}, whose server keeps a cache that we cannot empty: "
             "cold is unproven.",
             "Read `fetch` as a lower bound, or copy the data to a local disk.",
+        )
+    if pagecache.storage_bytes_read() is None:
+        yield _warned(
+            "storage counters",
+            "This system does not count what processes read from storage: cold is unproven.",
+            "Read `fetch` as a lower bound, or measure it on Linux.",
         )
     if not pagecache.can_evict():
         yield _warned(

@@ -6,6 +6,7 @@ samples, the same every time, in a loader of our own whose queue is empty when a
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import time
 from collections.abc import Callable, Iterator
@@ -26,6 +27,8 @@ from stash.workloads.workload import move
 #: Recorded batches may take this much of what the device has free.
 REPLAY_MEMORY_FRACTION = 0.1
 MAX_REPLAY_BATCHES = 64
+#: Of one file, when storage is timed alone.
+MAX_READ_BYTES = 256 << 20
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,7 @@ class Feeds:
         self.shapes_vary = False
         self.repeats = False  # whether the epoch is shorter than the window
         self._epoch_indices: list[Any] = []
+        self._epoch_is_whole = False
 
     @property
     def unit(self) -> int:
@@ -118,9 +122,10 @@ class Feeds:
         self.close()
         self.window = window
         opens = OpenRecorder(self._loader.worker_init_fn, self._run_folder, self._data_folder)
-        recording = self._make_twin(window, persistent=False, worker_init_fn=opens)
+        self.repeats = False
+        self._twin = self._make_twin(window, persistent=False, worker_init_fn=opens)
         with opens.recording_here(self._loader.num_workers == 0):
-            batches = self._record(self._iterate(recording), window)
+            batches = self._record(window)
         self.files = opens.files()
         self.file_bytes = pagecache.page_rounded_bytes(self.files)
         self._keep_for_replay(batches, window)
@@ -133,8 +138,7 @@ class Feeds:
     def next_batch(self) -> Any:
         """One batch, for the training loop."""
         if self._feed.is_real:
-            assert self._live is not None, "a real feed is opened before its block"
-            return next(self._live)
+            return self._next_loaded()
         if self._feed is Feed.STAGED and not self._staged:
             self._staged = [self._device.staged(batch) for batch in self._host_replay()]
         batches = self._staged if self._feed is Feed.STAGED else self._replay
@@ -180,30 +184,46 @@ class Feeds:
     def seconds_to_prepare(self) -> tuple[int, float]:
         """Batches and seconds of the loader alone, after the first burst has come."""
         self.open()
-        assert self._live is not None
         for _ in range(self.unit):
-            next(self._live)
+            self._next_loaded()
         began = time.perf_counter()
-        wanted = self.window.batches - self.unit
-        count = sum(1 for _ in itertools.islice(self._live, wanted))
+        count = self.window.batches - self.unit
+        for _ in range(count):
+            self._next_loaded()
         seconds = time.perf_counter() - began
         self.drain()
         return count, seconds
 
-    def seconds_to_read(self) -> float:
-        """Reading the window's files from storage, with as many readers as loader workers."""
+    def seconds_to_read(self) -> tuple[float, float]:
+        """Samples and seconds of reading from storage alone, with as many readers as the loader."""
         self.empty_page_cache()
         began = time.perf_counter()
         with ThreadPoolExecutor(self.unit) as pool:
-            for _ in pool.map(_read_whole, self.files):
-                pass
-        return time.perf_counter() - began
+            read_bytes = sum(pool.map(_read, self.files))
+        return read_bytes / self._bytes_per_sample(), time.perf_counter() - began
+
+    def _bytes_per_sample(self) -> float:
+        """Of the window's files; where many samples share a file, of all that lie in it."""
+        stored = sum(path.stat().st_size for path in self.files)
+        samples = self.window.batches * self.batch_size
+        if len(self.files) < samples:
+            with contextlib.suppress(TypeError):
+                samples = len(self._loader.dataset)  # type: ignore[arg-type]
+        return max(1.0, stored / samples)
+
+    def _next_loaded(self) -> Any:
+        assert self._live is not None, "a real feed is opened before its block"
+        try:
+            return next(self._live)
+        except StopIteration:  # a stream shorter than its block begins again, as in a script
+            self.repeats = True
+            self.open()
+            return next(self._live)
 
     def _seconds_to_first_batch(self) -> float:
         began = time.perf_counter()
         self.open()
-        assert self._live is not None
-        next(self._live)
+        self._next_loaded()
         seconds = time.perf_counter() - began
         self.drain()
         return seconds
@@ -239,21 +259,25 @@ class Feeds:
 
     def _indices(self, sampler: Any, count: int) -> list[Any]:
         """The first index lists of an epoch, remembered: later epochs would shuffle anew."""
-        if len(self._epoch_indices) < count:
+        if len(self._epoch_indices) < count and not self._epoch_is_whole:
             self._epoch_indices = list(itertools.islice(sampler, count))
+            self._epoch_is_whole = len(self._epoch_indices) < count
         known = self._epoch_indices
         self.repeats = len(known) < count
         return [known[i % len(known)] for i in range(count)]
 
-    def _record(self, stream: Iterator[Any], window: Window) -> list[Any]:
+    def _record(self, window: Window) -> list[Any]:
         """Read the window once, keeping as many batches as the device may hold."""
+        self.open()
         kept: list[Any] = []
         budget = self._device.free_bytes() * REPLAY_MEMORY_FRACTION
-        for batch in itertools.islice(stream, window.batches):
+        for _ in range(window.batches):
+            batch = self._next_loaded()
             size = _bytes_of(batch)
             if not kept or (budget >= size and len(kept) < MAX_REPLAY_BATCHES):
                 kept.append(self._device.resident(batch))
                 budget -= size
+        self.drain()
         return kept
 
     def _keep_for_replay(self, batches: list[Any], window: Window) -> None:
@@ -267,10 +291,13 @@ class Feeds:
         return [move(batch, torch.device("cpu")) for batch in self._replay]
 
 
-def _read_whole(path: Path) -> None:
+def _read(path: Path) -> int:
+    """Bytes read of one file: all of it, but of a huge one only the beginning."""
+    total = 0
     with path.open("rb", buffering=0) as file:
-        while file.read(1 << 20):
-            pass
+        while total < MAX_READ_BYTES and (chunk := file.read(1 << 20)):
+            total += len(chunk)
+    return total
 
 
 def _tensors_of(batch: Any) -> Iterator[torch.Tensor]:

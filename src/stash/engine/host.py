@@ -7,6 +7,7 @@ ended: by the measurement's own end, by an error in the script, or before anythi
 from __future__ import annotations
 
 import argparse
+import builtins
 import contextlib
 import ctypes
 import faulthandler
@@ -17,6 +18,7 @@ import signal
 import sys
 import traceback
 from pathlib import Path
+from types import ModuleType
 
 import psutil
 
@@ -78,14 +80,21 @@ def _run(plan: Plan, run_folder: Path, options: argparse.Namespace) -> int:
 
 
 def _run_script(options: argparse.Namespace) -> None:
-    if options.module:
-        sys.argv = [options.module, *options.arguments]
-        runpy.run_module(options.module, run_name="__main__", alter_sys=True)
+    script, *arguments = options.arguments
+    sys.argv = [script, *arguments]
+    if options.is_module:
+        runpy.run_module(script, run_name="__main__", alter_sys=True)
     else:
-        script, *arguments = options.arguments
-        sys.argv = [script, *arguments]
         sys.path.insert(0, str(Path(script).resolve().parent))
-        runpy.run_path(script, run_name="__main__")
+        _run_file(Path(script).absolute())
+
+
+def _run_file(path: Path) -> None:
+    """As Python runs a script. Unlike with runpy, `__file__` holds after a change of folder."""
+    main_module = ModuleType("__main__")
+    main_module.__dict__.update(__file__=str(path), __builtins__=builtins)
+    sys.modules["__main__"] = main_module
+    exec(compile(path.read_bytes(), str(path), "exec"), main_module.__dict__)
 
 
 def _fail(run_folder: Path, message: str, detail: str) -> int:
@@ -123,8 +132,8 @@ def _end_children() -> None:
 def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="stash.engine.host", description=__doc__)
     parser.add_argument("--plan", type=Path, required=True)
-    parser.add_argument("-m", dest="module")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER)
+    parser.add_argument("-m", dest="is_module", action="store_true", help="SCRIPT is a module")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="SCRIPT ...")
     return parser.parse_args(arguments)
 
 

@@ -72,7 +72,7 @@ class Pipeline(Protocol):
     def storage_bytes_read(self) -> int | None: ...
     def seconds_to_start(self) -> float | None: ...
     def seconds_to_prepare(self) -> tuple[int, float]: ...
-    def seconds_to_read(self) -> float: ...
+    def seconds_to_read(self) -> tuple[float, float]: ...
 
 
 class Bench(Protocol):
@@ -187,6 +187,7 @@ class Measurement:
         times: list[float] = []
         while True:
             for _ in range(WARM_UP_CHUNK):
+                self._bench.heartbeat("warming up")
                 start = self._clock()
                 yield
                 times.append(self._clock() - start)
@@ -260,7 +261,6 @@ class Measurement:
         began = self._clock()
         prepared: list[float] = []
         read: list[float] = []
-        window_samples = self._lengths.loader.batches * self._pipeline.batch_size
         readable = min(files for (files,) in self._gang.gather([self._pipeline.file_bytes])) > 0
         while len(prepared) < RATE_REPEATS:
             self._bench.heartbeat("loader rates")
@@ -269,16 +269,16 @@ class Measurement:
             prepared.append(self._gang_rate(count * self._pipeline.batch_size, seconds))
             if readable:
                 self._gang.barrier()
-                read.append(self._gang_rate(window_samples, self._pipeline.seconds_to_read()))
+                read.append(self._gang_rate(*self._pipeline.seconds_to_read()))
             late = self._clock() - began > RATE_MAX_SECONDS and len(prepared) >= 2
             if self._gang.follow(late):
                 break
         storage = Rate(samples_per_second=tuple(read)) if read else None
         return Rate(samples_per_second=tuple(prepared)), storage
 
-    def _gang_rate(self, samples: int, seconds: float) -> float:
+    def _gang_rate(self, samples: float, seconds: float) -> float:
         """Samples per second of all workers together, as fast as the slowest."""
-        everyone = self._gang.gather([float(samples), seconds])
+        everyone = self._gang.gather([samples, seconds])
         return sum(s for s, _ in everyone) / max(max(t for _, t in everyone), 1e-9)
 
     def _calibration(self, warm_up_iterations: int, settled: bool) -> Calibration:
@@ -362,6 +362,7 @@ class Measurement:
         if step.feed.is_real:
             self._pipeline.open()
         for _ in range(lead):
+            self._bench.heartbeat(step.name)
             yield
         self._bench.synchronize()
         lead_seconds = self._clock() - begin

@@ -25,7 +25,7 @@ class OpenRecorder:
         data_folder: Path | None,
     ) -> None:
         self._inner = inner
-        self._data_folder = None if data_folder is None else data_folder.resolve()
+        self._data = None if data_folder is None else data_folder.absolute()
         self._notes = run_folder / f"opens-{os.getpid()}-{id(self)}"
         self._notes.mkdir(parents=True, exist_ok=True)
 
@@ -54,9 +54,7 @@ class OpenRecorder:
             for line in notes.read_text(errors="surrogateescape").splitlines():
                 seen[Path(line)] = None
         found = tuple(path for path in seen if self._is_data(path))
-        if found or self._data_folder is None:
-            return found
-        return tuple(path for path in sorted(self._data_folder.rglob("*")) if path.is_file())
+        return found or tuple(_files_under(self._data))
 
     def _is_data(self, path: Path) -> bool:
         try:
@@ -65,16 +63,25 @@ class OpenRecorder:
                 return False
         except OSError:
             return False
-        if self._data_folder is not None:
-            return resolved.is_relative_to(self._data_folder)
+        if self._data is not None:  # by either name: data folders are often made of links
+            return path.is_relative_to(self._data) or resolved.is_relative_to(self._data.resolve())
         text = str(resolved)
         own = (sys.prefix, sys.base_prefix)
         return not (
             text.startswith(NOT_DATA)
-            or text.startswith(own)
+            or any(resolved.is_relative_to(place) for place in own)
             or resolved.suffix in NOT_DATA_SUFFIXES
             or resolved.is_relative_to(self._notes.parent.resolve())
         )
+
+
+def _files_under(data: Path | None) -> Iterator[Path]:
+    if data is None:
+        return
+    if data.is_file():
+        yield data
+    for folder, _, names in os.walk(data, followlinks=True):
+        yield from (Path(folder, name) for name in sorted(names))
 
 
 def _note_opens(path: Path) -> Callable[[], None]:

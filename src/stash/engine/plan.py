@@ -6,6 +6,10 @@ from pathlib import Path
 
 from stash.results.document import Count, Model, Name, Positive, Quantity, Seconds, Text
 
+#: In the run folder, beside the plan: what the gang records, and samples it could not read.
+RECORDING = "recording.jsonl"
+UNREADABLE = "unreadable.txt"
+
 
 class Plan(Model):
     """One launch: which steps, how sure, how long, and what is known about the machine."""

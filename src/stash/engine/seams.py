@@ -1,13 +1,14 @@
 """Where the switchboard meets PyTorch: four seams, installed before a script runs.
 
 `init_process_group` and `DataLoader.__iter__` are wrapped; the optimizer hooks are PyTorch's own
-public ones. Holds for torch 2.4 to 2.13 (tests/engine/test_seams.py).
+public ones. Holds for torch 2.6 to 2.13 (tests/engine/test_seams.py).
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -22,15 +23,16 @@ from stash.engine import exchange
 from stash.engine.switchboard import Switchboard
 
 
-def install(switchboard: Switchboard) -> None:
-    """Put the switchboard under every script that runs in this process from now on."""
-    _install_exchange(switchboard)
-    _install_feed(switchboard)
-    register_optimizer_step_pre_hook(lambda o, args, kwargs: switchboard.step_begins(o))
-    register_optimizer_step_post_hook(lambda o, args, kwargs: switchboard.step_ended(o))
+def install(switchboard: Switchboard) -> Callable[[], None]:
+    """Put the switchboard under every script that runs in this process; returns how to undo it."""
+    undo = ExitStack()
+    _install_exchange(switchboard, undo)
+    _install_feed(switchboard, undo)
+    _install_hooks(switchboard, undo)
+    return undo.close
 
 
-def _install_exchange(switchboard: Switchboard) -> None:
+def _install_exchange(switchboard: Switchboard, undo: ExitStack) -> None:
     asked = ["gloo"]
     exchange.register(switchboard.group_made, lambda: asked[0])
     original = dist.init_process_group
@@ -41,8 +43,9 @@ def _install_exchange(switchboard: Switchboard) -> None:
         kwargs.pop("device_id", None)  # only the real backends can bind to a device
         original(exchange.BACKEND, *args, **kwargs)
 
-    dist.init_process_group = init_process_group
-    dist.distributed_c10d.init_process_group = init_process_group
+    for place in (dist, dist.distributed_c10d):
+        undo.callback(setattr, place, "init_process_group", original)
+        place.init_process_group = init_process_group  # type: ignore[attr-defined]
 
 
 def _real_backend(asked: str | None) -> str:
@@ -52,11 +55,21 @@ def _real_backend(asked: str | None) -> str:
     return "nccl" if torch.cuda.is_available() else "gloo"
 
 
-def _install_feed(switchboard: Switchboard) -> None:
+def _install_feed(switchboard: Switchboard, undo: ExitStack) -> None:
+    original = DataLoader.__iter__
+
     def iterate(loader: DataLoader[Any]) -> Iterator[Any]:
         return _Fed(loader, switchboard)
 
+    undo.callback(setattr, DataLoader, "__iter__", original)
     DataLoader.__iter__ = iterate  # type: ignore[method-assign, assignment]
+
+
+def _install_hooks(switchboard: Switchboard, undo: ExitStack) -> None:
+    before = register_optimizer_step_pre_hook(lambda o, args, kwargs: switchboard.step_begins(o))
+    undo.callback(before.remove)
+    after = register_optimizer_step_post_hook(lambda o, args, kwargs: switchboard.step_ended(o))
+    undo.callback(after.remove)
 
 
 class _Fed:

@@ -21,7 +21,7 @@ from stash.engine.facts import gather_facts, unreadable_check
 from stash.engine.feed import Feeds
 from stash.engine.gang import Alone, DistributedGang, Gang
 from stash.engine.measure import Measurement, Sink
-from stash.engine.plan import Plan
+from stash.engine.plan import RECORDING, Plan
 from stash.engine.telemetry import Telemetry
 from stash.results.recording import (
     Calibration,
@@ -35,8 +35,6 @@ from stash.results.recording import (
     Round,
 )
 from stash.results.steps import Feed, Step
-
-RECORDING = "recording.jsonl"
 
 
 class MeasurementDone(BaseException):
@@ -67,6 +65,7 @@ class Switchboard:
         self._feeds: Feeds | None = None
         self._story: Iterator[None] | None = None
         self._telemetry: Telemetry | None = None
+        self._recorder: Recorder | None = None
         self._held_rates: list[Any] = []
 
     # What the seams tell.
@@ -108,6 +107,8 @@ class Switchboard:
 
     def close(self) -> None:
         """End what we started in this process."""
+        if self._recorder is not None:
+            self._recorder.close()
         if self._feeds is not None:
             self._feeds.close()
 
@@ -128,7 +129,9 @@ class Switchboard:
         )
         self._gang: Gang = DistributedGang() if dist.is_initialized() else Alone()
         leads = self._gang.rank == 0
-        sink: Sink = Recorder(self._run_folder / RECORDING) if leads else _Nowhere()
+        sink: Sink = _Nowhere()
+        if leads:
+            sink = self._recorder = Recorder(self._run_folder / RECORDING)
         if self._local_rank == 0:
             self._telemetry = Telemetry(self._device.index)
         return Measurement(self._plan, self._gang, self, self._feeds, sink).story()

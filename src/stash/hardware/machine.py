@@ -52,6 +52,22 @@ def usable_memory_bytes() -> int:
     return min([total, *(int(limit) for limit in limits if limit is not None and limit > 0)])
 
 
+def available_memory_bytes() -> int:
+    """Memory that can still be had without swapping, within the container's limit."""
+    free = int(psutil.virtual_memory().available)
+    for limit_path, used_path in (
+        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+        (
+            "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+            "/sys/fs/cgroup/memory/memory.usage_in_bytes",
+        ),
+    ):
+        limit, used = _number_in(limit_path), _number_in(used_path)
+        if limit is not None and used is not None and limit < psutil.virtual_memory().total:
+            free = min(free, max(0, int(limit - used)))
+    return free
+
+
 def _cpu_quota() -> float | None:
     try:
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()

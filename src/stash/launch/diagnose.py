@@ -7,12 +7,10 @@ import platform
 import tempfile
 from pathlib import Path
 
-import psutil
-
 from stash.engine import pagecache
-from stash.errors import StashError
+from stash.errors import StashError, UsageError
 from stash.hardware import nvml
-from stash.hardware.machine import this_machine
+from stash.hardware.machine import available_memory_bytes, this_machine
 from stash.launch.api import measure
 from stash.launch.request import Request
 from stash.results.document import Count, Model, Name, Positive, Quantity, Signed, Text
@@ -66,6 +64,8 @@ def diagnose(folder: Path, workers: int | None, *, noise_minutes: float | None) 
     """Look at everything; measure the noise floor if given time for it."""
     import torch
 
+    if workers is not None and workers < 1:
+        raise UsageError(f"--nproc-per-node must be above 0, not {workers}.")
     machine = this_machine()
     gpus = nvml.gpus()
     count = workers or len(gpus) or machine.cores
@@ -77,7 +77,7 @@ def diagnose(folder: Path, workers: int | None, *, noise_minutes: float | None) 
         cpu=machine.cpu,
         cores=machine.cores,
         memory_bytes=machine.memory_bytes,
-        available_bytes=int(psutil.virtual_memory().available),
+        available_bytes=available_memory_bytes(),
         workers=count,
         python=platform.python_version(),
         torch=torch.__version__,

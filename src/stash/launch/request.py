@@ -7,10 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import psutil
-
-from stash.engine.facts import UNREADABLE
-from stash.engine.plan import Plan
+from stash.engine.plan import UNREADABLE, Plan
 from stash.errors import UsageError
 from stash.hardware import device_names
 from stash.hardware.device_names import DeviceName
@@ -22,10 +19,6 @@ if TYPE_CHECKING:
     from stash.workloads.workload import Workload
 
 MAX_LOADER_WORKERS = 8
-#: Weight, gradient, momentum and the bucket that carries the gradient, in bytes.
-STATE_BYTES_PER_PARAMETER = 16
-#: What libraries, the allocator and other processes need on top of the estimate.
-USABLE_MEMORY_FRACTION = 0.9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +30,7 @@ class Request:
     batch_size: int | str | None = None  # a number, `max`, or the workload's own default
     data: Path | None = None
     num_workers: int | None = None
+    threads_per_worker: int | None = None
     device: str | None = None
     dtype: str = "fp32"
     steps: tuple[str, ...] | None = None
@@ -72,9 +66,9 @@ def prepare(request: Request) -> Prepared:
     device = device_names.parse(request.device) if request.device else _default_device()
     workers = request.nproc_per_node or _default_workers(device)
     cores = usable_cores()
-    loaders = (
-        _default_loaders(cores, workers) if request.num_workers is None else request.num_workers
-    )
+    loaders = request.num_workers
+    if loaders is None:
+        loaders = default_loaders(cores, workers)
     workload, batch = _resolve(request, device, workers)
     steps = _steps(request.steps, workers, device)
     pin = device.kind == "cpu" and 1 < workers <= cores
@@ -83,19 +77,24 @@ def prepare(request: Request) -> Prepared:
         steps=steps,
         half_width=request.half_width,
         max_rounds=request.max_rounds,
-        max_seconds=None if request.max_minutes is None else request.max_minutes * 60.0,
-        max_usd=request.max_usd,
+        max_seconds=_share(request.max_minutes, request.launches, 60.0),
+        max_usd=_share(request.max_usd, request.launches),
         timeout_seconds=request.timeout_seconds,
         workload=workload.name,
         data=_describe_data(request, workload),
-        data_folder=None if request.data is None else str(request.data.resolve()),
+        data_folder=None if request.data is None else str(request.data.absolute()),
         dtype=request.dtype,
         device=str(device),
         pin_cores=pin,
         price_usd_per_hour=request.price_usd_per_hour,
     )
-    threads = max(1, cores // workers)
+    threads = request.threads_per_worker or max(1, cores // workers)
     return Prepared(request, plan, workers, threads, _script(request, device, loaders, batch))
+
+
+def _share(total: float | None, launches: int, factor: float = 1.0) -> float | None:
+    """A limit is for the whole measurement; every launch gets an equal part of it."""
+    return None if total is None else total * factor / launches
 
 
 def _check_numbers(request: Request) -> None:
@@ -134,7 +133,7 @@ def _default_workers(device: DeviceName) -> int:
     return max(1, torch.cuda.device_count())
 
 
-def _default_loaders(cores: int, workers: int) -> int:
+def default_loaders(cores: int, workers: int) -> int:
     """As many loader workers as a worker has cores to itself, within reason."""
     return max(1, min(MAX_LOADER_WORKERS, cores // workers))
 
@@ -156,6 +155,7 @@ def _steps(asked: tuple[str, ...] | None, workers: int, device: DeviceName) -> t
 
 def _resolve(request: Request, device: DeviceName, workers: int) -> tuple[Workload, int | None]:
     """Open model and data here first: a mistake is told at once, not by a gang of workers."""
+    from stash.launch import memory
     from stash.workloads import train
 
     asked = request.batch_size
@@ -165,65 +165,33 @@ def _resolve(request: Request, device: DeviceName, workers: int) -> tuple[Worklo
     if number is not None and number < 1:
         raise UsageError(f"--batch-size must be 1 or more, not {number}.")
     workload = train.resolve(request.workload, request.data, number, device)
-    memory = _memory_bytes(device, workers)
+    _check_own_loader(request, workload)
+    available = memory.per_worker_bytes(device, workers)
     if asked == "max":
-        number = _largest_batch(workload, memory)
+        number = memory.largest_batch(workload, available)
         workload = replace(workload, batch_size=number)
-    _check_memory(workload, memory, device)
+    memory.check_fits(workload, available, device)
     return workload, number
 
 
-def _memory_bytes(device: DeviceName, workers: int) -> int:
-    """What one worker may use: its device's memory, or its share of the host's."""
-    if device.kind == "emulated":
-        from stash.hardware import gpus
+def _check_own_loader(request: Request, workload: Workload) -> None:
+    """A loader that the user brings has its own batch size and workers; say so, do not pretend."""
+    from torch.utils.data import DataLoader
 
-        assert device.gpu is not None
-        return int(gpus.find(device.gpu).memory_bytes * USABLE_MEMORY_FRACTION)
-    if device.kind == "cuda":
-        import torch
-
-        return int(torch.cuda.mem_get_info()[0] * USABLE_MEMORY_FRACTION)
-    return int(psutil.virtual_memory().available * USABLE_MEMORY_FRACTION / workers)
-
-
-def _largest_batch(workload: Workload, memory_bytes: int) -> int:
-    from stash.workloads import train
-    from stash.workloads.layers import LayerList, largest_batch
-
-    def layers(batch_size: int) -> LayerList:
-        return train.layers_of(replace(workload, batch_size=batch_size))
-
-    number = largest_batch(
-        layers, memory_bytes, bytes_per_parameter_state=STATE_BYTES_PER_PARAMETER
-    )
-    if number < 1:
-        raise UsageError(
-            f"{workload.name} does not fit: not even one sample in "
-            f"{memory_bytes / 2**30:.1f} GiB per worker. Use fewer workers or a larger device."
+    if not isinstance(workload.data, DataLoader):
+        return
+    ignored = [
+        name
+        for name, value in (
+            ("--batch-size", request.batch_size),
+            ("--num-workers", request.num_workers),
         )
-    return number
-
-
-def _check_memory(workload: Workload, memory_bytes: int, device: DeviceName) -> None:
-    """Refuse what would bring the machine down, where that can be told from shapes alone."""
-    from stash.errors import StashError
-    from stash.workloads import train
-    from stash.workloads.layers import training_memory_bytes
-
-    try:
-        layers = train.layers_of(workload)
-    except StashError:
-        if device.kind == "emulated":
-            raise
-        return  # measurable all the same; only the estimate is missing
-    needed = training_memory_bytes(layers, bytes_per_parameter_state=STATE_BYTES_PER_PARAMETER)
-    if needed > memory_bytes:
-        fits = _largest_batch(workload, memory_bytes)
+        if value is not None
+    ]
+    if ignored:
         raise UsageError(
-            f"{workload.name} at batch {workload.batch_size} needs about {needed / 2**30:.1f} GiB "
-            f"per worker, and there are {memory_bytes / 2**30:.1f} GiB. "
-            f"--batch-size {fits} would fit (or --batch-size max)."
+            f"{' and '.join(ignored)} would have no effect: {workload.name} brings its own "
+            "DataLoader. Set it there, or let the workload give a data set."
         )
 
 

@@ -17,8 +17,7 @@ from pathlib import Path
 import psutil
 
 from stash.engine.host import die_with_parent
-from stash.engine.plan import Plan
-from stash.engine.switchboard import RECORDING
+from stash.engine.plan import RECORDING, Plan
 from stash.results.recording import End, Facts, Phase, RecordingReader, Round
 
 POLL_SECONDS = 0.25
@@ -191,7 +190,7 @@ def _killed_worker(run_folder: Path) -> tuple[int, int] | None:
     """Rank and signal of a worker that did not end by itself, from torchrun's own summary."""
     with contextlib.suppress(OSError):
         text = (run_folder / "agent.log").read_text(errors="replace")
-        match = re.search(r"rank\s*:\s*(\d+) .*?exitcode\s*:\s*-(\d+)", text, re.DOTALL)
+        match = re.search(r"rank\s*:\s*(\d+)[^\n]*\n\s*exitcode\s*:\s*-(\d+)", text)
         if match:
             return int(match.group(1)), int(match.group(2))
     return None

@@ -88,7 +88,8 @@ def duration_unit(seconds: float) -> tuple[str, float]:
 def duration(seconds: float) -> str:
     """A length of time that needs no interval, such as how long a run took."""
     unit, factor = duration_unit(seconds)
-    return f"{_write(seconds * factor, _places(seconds * factor, 2))} {unit}"
+    places = min(1, _places(seconds * factor, 2))
+    return f"{_write(seconds * factor, places)} {unit}"
 
 
 def large_count(count: int) -> str:

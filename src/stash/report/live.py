@@ -90,7 +90,9 @@ class Progress:
             self._refresh()
 
     def tick(self) -> None:
-        """Time has passed; nothing else is new."""
+        """Time has passed; nothing else is new. While rounds run, only they are drawn."""
+        if self._rounds:
+            return
         if self._live is not None and self._clock() - self._shown >= SECONDS_BETWEEN_UPDATES:
             self._shown = self._clock()
             self._refresh()

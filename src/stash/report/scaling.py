@@ -13,7 +13,7 @@ from rich.text import Text
 from stash.errors import StashError
 from stash.report.bars import whole_step
 from stash.report.characters import Charset, harmless
-from stash.report.figures import derived, figure, percentage, with_unit
+from stash.report.figures import derived, figure, with_unit
 from stash.report.words import largest_stall
 from stash.results.document import Interval
 from stash.results.profile import Profile
@@ -93,7 +93,7 @@ def _cells(row: ScalingRow) -> list[str]:
         f"{rate.estimate} ({rate.range})",
         f"{row.speed_up:.3g} x",
         f"{100 * row.efficiency:.3g} %",
-        "-" if row.waiting is None else percentage(row.waiting),
+        "-" if row.waiting is None else with_unit(figure(row.waiting, 100).estimate, "%"),
         largest,
     ]
 

@@ -199,8 +199,10 @@ def _epoch(
 ) -> EpochResult:
     """Start of the loaders, the iterations until the pipeline runs evenly, then the even ones."""
     workload, machine = facts.workload, facts.machine
-    per_worker = math.ceil((workload.samples or 0) / machine.workers)
-    iterations = math.ceil(per_worker / workload.batch_per_worker)
+    iterations = workload.iterations_per_epoch
+    if iterations is None:
+        per_worker = math.ceil((workload.samples or 0) / machine.workers)
+        iterations = math.ceil(per_worker / workload.batch_per_worker)
     blocks = [block for one in rounds for block in one.blocks if block.step == step]
     lead = min(blocks[0].lead_in_iterations, iterations)
     lead_values = [
@@ -298,11 +300,15 @@ def _telemetry(rounds: Sequence[Round], cores: int) -> dict[str, Telemetry]:
 
 
 def _checks(recording: Recording) -> tuple[Check, ...]:
-    """The last word on each check, in the order in which they were first made."""
+    """One word on each check, the worst of all launches, in the order of their first mention."""
     checks = [check for facts in recording.facts for check in facts.checks]
     checks += checks_of(recording.rounds, recording.facts[0].machine)
     checks += [check for end in recording.ends for check in end.checks]
-    return tuple({check.name: check for check in checks}.values())
+    worst: dict[str, Check] = {}
+    for check in checks:
+        if check.name not in worst or check.status == "warn":
+            worst[check.name] = check
+    return tuple(worst.values())
 
 
 def interval(value: Estimate, factor: float = 1.0) -> Interval:

@@ -80,6 +80,7 @@ class WorkloadFacts(Model):
     optimizer: Name
     batch_per_worker: Positive
     samples: Count | None  # in one epoch; none where the data set has no length
+    iterations_per_epoch: Count | None = None  # per worker, as its own loader counts them
     data: Text
     data_bytes: Count | None
     loader_workers: Count

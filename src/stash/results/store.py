@@ -27,6 +27,7 @@ def save(profile: Profile, folder: Path, *, name: str | None = None, force: bool
     try:
         folder.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(prefix=".stash-", suffix=".tmp", dir=folder)
+        os.chmod(temporary, 0o644)  # temporary files are private; a store is for colleagues, too
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(profile.to_json())
             file.flush()

@@ -55,7 +55,8 @@ def _emulation_headroom(blocks: Sequence[Block], machine: MachineFacts) -> Check
         name="emulation headroom",
         status="warn",
         message=message + " Above 50 % this emulation is not valid: they slow what is emulated.",
-        next="Use fewer workers, or scale bytes down: --device emulated:<gpu>:bytes=0.1",
+        next="Use fewer workers, or scale bytes down (--device emulated:<gpu>:bytes=0.1); "
+        "`communication` then shrinks unless the link is slowed by as much.",
     )
 
 

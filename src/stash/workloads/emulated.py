@@ -33,19 +33,19 @@ class DeviceClock:
         now: Callable[[], float] = time.perf_counter,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._now = now
+        self.now = now
         self._sleep = sleep
         self._free_at = 0.0
 
     def enqueue(self, seconds: float) -> float:
         """Queue work; returns the time at which it starts."""
-        start = max(self._now(), self._free_at)
+        start = max(self.now(), self._free_at)
         self._free_at = start + seconds
         return start
 
     def wait_until(self, deadline: float) -> None:
         """Sleep until a queued piece is done."""
-        while (left := deadline - self._now()) > 0:
+        while (left := deadline - self.now()) > 0:
             self._sleep(left)
 
     def synchronize(self) -> None:
@@ -102,7 +102,7 @@ class Accelerator:
     def finish_layer(self, position: int) -> None:
         """Wait until the gradients of a layer are there; positions count from the last layer."""
         self.clock.wait_until(self._backward_started + self.planned_ready_seconds[position])
-        self.ready_seconds.append(time.perf_counter() - self._backward_started)
+        self.ready_seconds.append(self.clock.now() - self._backward_started)
 
 
 _CURRENT: list[Accelerator] = []

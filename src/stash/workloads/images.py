@@ -6,7 +6,7 @@ Changes when pictures are found, decoded or augmented in another way.
 import errno
 import fcntl
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -61,10 +61,6 @@ class ImageFolder(Dataset[tuple[torch.Tensor, int]]):
 
     def path(self, index: int) -> Path:
         return self.folder / os.fsdecode(bytes(self._names[index]))
-
-    def files(self, indices: Iterable[int]) -> list[Path]:
-        """The files that hold these samples."""
-        return [self.path(index) for index in indices]
 
     def _from(self, index: int) -> Iterator[int]:
         count = len(self)

@@ -3,7 +3,7 @@
 Changes when token files come in another form, or a model family wants other samples.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -40,10 +40,12 @@ class TokenFile(Dataset[Sample]):
         self.vocabulary = vocabulary
         self._make_sample = make_sample
         self._tokens: Tokens | None = None
-        self._count = len(self._mapped()) // sequence_length
+        total = len(self._mapped())
+        self._tokens = None  # forked loader workers would share this map; each opens its own
+        self._count = total // sequence_length
         if self._count == 0:
             raise UsageError(
-                f"{path} holds {len(self._mapped())} tokens, fewer than one sample of "
+                f"{path} holds {total} tokens, fewer than one sample of "
                 f"{sequence_length}; {_WHAT_TO_GIVE}"
             )
 
@@ -62,10 +64,6 @@ class TokenFile(Dataset[Sample]):
                 "tokenizer."
             )
         return self._make_sample(torch.from_numpy(tokens), index)
-
-    def files(self, indices: Iterable[int]) -> list[Path]:
-        """The files that hold these samples."""
-        return [self.path]
 
     def __getstate__(self) -> dict[str, object]:
         # A map belongs to one process; pickled, it would become a copy of the whole file.

@@ -6,6 +6,7 @@ torchrun --nproc-per-node 2 -m stash.workloads.train resnet18 --iterations 50
 from __future__ import annotations
 
 import argparse
+import inspect
 import itertools
 import os
 import time
@@ -28,6 +29,9 @@ from stash.workloads.workload import Batch, Workload, move
 
 #: PyTorch's own bucket sizes (the first, all others), to be scaled with an emulated device's bytes.
 BUCKET_CAPS_MIB = (1.0, 25.0)
+
+#: Read to learn the shapes of a batch; not one, which batch norm refuses to train on.
+EXAMPLE_SAMPLES = 2
 
 Loss = Callable[[nn.Module, Batch], torch.Tensor]
 
@@ -79,14 +83,27 @@ def make_loader(workload: Workload, num_workers: int, *, pin_memory: bool) -> Da
 
 
 def layers_of(workload: Workload) -> LayerList:
-    """The workload's layers at its batch size, from the shapes of one real batch."""
+    """The workload's layers at its batch size, from the shapes of two real samples."""
     data = workload.data
-    loader = (
-        data
-        if isinstance(data, DataLoader)
-        else DataLoader(data, batch_size=workload.batch_size, collate_fn=workload.collate)
-    )
-    return list_layers(workload.model, workload.loss, next(iter(loader)))
+    if isinstance(data, DataLoader):
+        return list_layers(workload.model, workload.loss, next(iter(data)))
+    few = DataLoader(data, batch_size=EXAMPLE_SAMPLES, collate_fn=workload.collate)
+    batch = _widened(next(iter(few)), workload.batch_size)
+    return list_layers(workload.model, workload.loss, batch)
+
+
+def _widened(batch: Batch, batch_size: int) -> Batch:
+    """The same batch with more samples, without memory: only shapes are wanted."""
+    if isinstance(batch, torch.Tensor):
+        if batch.dim() == 0 or batch.shape[0] != EXAMPLE_SAMPLES:
+            return batch
+        return torch.empty((batch_size, *batch.shape[1:]), dtype=batch.dtype, device="meta")
+    if isinstance(batch, dict):
+        return {key: _widened(value, batch_size) for key, value in batch.items()}
+    if isinstance(batch, list | tuple):
+        parts = [_widened(part, batch_size) for part in batch]
+        return type(batch)(*parts) if hasattr(batch, "_fields") else type(batch)(parts)
+    return batch
 
 
 def _prepare(
@@ -110,7 +127,12 @@ def _buckets(name: DeviceName) -> dict[str, Any]:
     """PyTorch's own buckets, or where bytes are scaled the same buckets in scaled sizes."""
     if name.byte_scale == 1:
         return {}
-    return {"bucket_cap_mb_list": [cap * name.byte_scale for cap in BUCKET_CAPS_MIB]}
+    first, others = (cap * name.byte_scale for cap in BUCKET_CAPS_MIB)
+    if "bucket_cap_mb_list" in inspect.signature(DistributedDataParallel).parameters:
+        return {"bucket_cap_mb_list": [first, others]}
+    # Older releases (before 2.13) cut the first bucket by this documented setting.
+    dist._DEFAULT_FIRST_BUCKET_BYTES = int(first * 2**20)  # type: ignore[attr-defined]
+    return {"bucket_cap_mb": others}
 
 
 def _train(

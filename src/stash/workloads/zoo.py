@@ -215,7 +215,7 @@ def _transformers(model: str) -> ModuleType:
     except ImportError as error:
         raise UsageError(
             f"The model {model} needs the package transformers, which is not installed ({error}); "
-            "pip install 'stash[nlp]' brings it."
+            "pip install 'stash-profiler[nlp]' brings it."
         ) from error
 
 

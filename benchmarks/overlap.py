@@ -1,0 +1,164 @@
+"""Does an emulated gang stall on a slow link as the overlap recurrence says?
+
+Runs emulated VGG11 and ResNet50 in a network namespace whose loopback is slowed by a token bucket
+(root needed). Two link constants are fitted to six message sizes; with the layers' costs and
+PyTorch's bucket rules the recurrence then gives the communication stall, without another fit:
+
+    start_k = max(ready_k, end_{k-1});  end_k = start_k + latency + bytes_k / bandwidth
+    stall = max(0, end_K - backward)
+
+    python benchmarks/overlap.py [--rate 1000mbit]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+CASES = (("resnet50", 0.05), ("vgg11", 0.02), ("resnet18", 0.1))
+DEVICE = "emulated:v100:bytes={scale:g}"
+SIZES = [1 << power for power in (16, 18, 19, 20, 21, 22)]
+BUCKET_CAPS = (1 << 20, 25 << 20)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rate", default="500mbit")
+    parser.add_argument("--minutes", type=float, default=2.0)
+    parser.add_argument("--probe", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.probe:
+        _probe_worker()
+        return
+    if os.geteuid() != 0:
+        raise SystemExit("A slow link needs root: run as root, or leave this benchmark out.")
+    name = f"stash-overlap-{os.getpid()}"
+    _ip("netns", "add", name)
+    try:
+        _ip("-n", name, "link", "set", "lo", "up")
+        _ip("-n", name, "link", "set", "lo", "mtu", "9000")
+        _run("tc", "-n", name, "qdisc", "add", "dev", "lo", "root", "tbf",
+             "rate", options.rate, "burst", "16kb", "latency", "2s")  # fmt: skip
+        inside = ["ip", "netns", "exec", name]
+        latency, bandwidth = _probe(inside)
+        print(json.dumps({"rate": options.rate, "latency_ms": round(1e3 * latency, 3),
+                          "bytes_per_second": round(bandwidth)}), flush=True)  # fmt: skip
+        for model, scale in CASES:
+            _case(inside, model, scale, latency, bandwidth, options.minutes)
+    finally:
+        _ip("netns", "delete", name)
+
+
+def _case(
+    inside: list[str], model: str, scale: float, latency: float, bandwidth: float, minutes: float
+) -> None:
+    device = DEVICE.format(scale=scale)
+    predicted, buckets = recurrence(model, device, latency, bandwidth)
+    with tempfile.TemporaryDirectory(prefix="stash-overlap-") as folder:
+        command = [sys.executable, "-m", "stash", "profile", model, "--device", device]
+        command += ["--nproc-per-node", "2", "--steps", "unsynced,node", "--half-width", "0.5%"]
+        command += ["--max-minutes", str(minutes), "--out", folder, "--json"]
+        done = subprocess.run([*inside, *command], env=_environment(), stdout=subprocess.PIPE)
+        if done.returncode:
+            raise SystemExit(done.stdout.decode()[-2000:])
+    profile = json.loads(done.stdout)
+    stall = profile["stalls"]["communication"]["seconds_per_iteration"]
+    print(
+        json.dumps(
+            {
+                "model": model,
+                "byte_scale": scale,
+                "buckets": buckets,
+                "rounds": profile["run"]["rounds"],
+                "iteration_ms": round(
+                    1e3 * profile["steps"]["unsynced"]["seconds_per_iteration"]["estimate"], 1
+                ),
+                "measured_ms": [round(1e3 * stall[key], 2) for key in ("estimate", "low", "high")],
+                "recurrence_ms": round(1e3 * predicted, 2),
+                "measured_over_recurrence": round(stall["estimate"] / predicted, 4),
+                "checks": [c["name"] for c in profile["checks"] if c["status"] == "warn"],
+            }
+        ),
+        flush=True,
+    )
+
+
+def recurrence(model: str, device: str, latency: float, bandwidth: float) -> tuple[float, int]:
+    """The communication stall that the layers' costs, bucket rules and link constants imply."""
+    from stash.hardware.device_names import parse
+    from stash.workloads import zoo
+    from stash.workloads.emulated import Accelerator
+
+    name = parse(device)
+    accelerator = Accelerator(name, zoo.layers(model, zoo.get(model).batch_size), "fp32")
+    ready: list[tuple[float, int]] = []
+    for at, layer in zip(
+        accelerator.planned_ready_seconds, reversed(accelerator.layers), strict=True
+    ):
+        # Within a layer the weight comes before the bias, in order of registration.
+        ready += [(at, 4 * elements) for elements in layer.gradient_elements]
+    end, size, buckets = 0.0, 0, 0
+    for position, (at, gradient_bytes) in enumerate(ready):
+        size += gradient_bytes
+        cap = BUCKET_CAPS[min(buckets, 1)] * name.byte_scale
+        if size >= cap or position == len(ready) - 1:
+            end = max(at, end) + latency + size / bandwidth
+            size, buckets = 0, buckets + 1
+    return max(0.0, end - accelerator.backward_seconds), buckets
+
+
+def _probe(inside: list[str]) -> tuple[float, float]:
+    """Latency and bytes per second of an all-reduce, fitted to six message sizes."""
+    command = [*inside, sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command += ["--nproc-per-node", "2", str(Path(__file__).resolve()), "--probe"]
+    done = subprocess.run(command, check=True, env=_environment(), stdout=subprocess.PIPE)
+    times = json.loads(done.stdout.decode().strip().splitlines()[-1])
+    import numpy as np
+
+    sizes, seconds = np.array(SIZES, float), np.array([times[str(size)] for size in SIZES])
+    slope, latency = np.polyfit(sizes, seconds, 1, w=1 / seconds)
+    return float(latency), float(1 / slope)
+
+
+def _probe_worker() -> None:
+    import statistics
+
+    import torch
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo")
+    times = {}
+    for size in SIZES:
+        tensor, samples = torch.zeros(size // 4), []
+        for _ in range(25):
+            dist.barrier()
+            start = time.perf_counter()
+            dist.all_reduce(tensor)
+            samples.append(time.perf_counter() - start)
+        times[str(size)] = statistics.median(samples[5:])
+    if dist.get_rank() == 0:
+        print(json.dumps(times), flush=True)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+
+
+def _ip(*arguments: str) -> None:
+    _run("ip", *arguments)
+
+
+def _run(*command: str) -> None:
+    subprocess.run(command, check=True)
+
+
+if __name__ == "__main__":
+    main()

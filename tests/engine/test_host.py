@@ -1,0 +1,209 @@
+"""Scripts run on the engine as they run without it, and what is told when they do not work."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.worlds import plan_of
+from launch.running import Running, processes_of, start
+from stash.results.recording import End, Facts, RecordingReader, Round
+
+pytestmark = pytest.mark.gang
+
+#: What a script can see of how it was started; then, with the engine, it trains.
+SCRIPT = """
+import json, os, sys
+seen = {
+    "name": __name__, "file": __file__, "package": __package__, "argv": sys.argv,
+    "folder": os.getcwd(), "first of path": sys.path[0],
+    "is main": sys.modules["__main__"].__dict__ is globals(),
+}
+with open(os.environ["SEEN"], "w") as file:
+    json.dump(seen, file)
+if "PLAIN" in os.environ:
+    sys.exit()
+"""
+
+LOOP = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+data = TensorDataset(torch.randn(64, 4), torch.randn(64, 1))
+loader = DataLoader(data, batch_size=8, shuffle=True, num_workers=1)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(
+    [{"params": [model.weight], "lr": 0.5}, {"params": [model.bias]}], lr=0.1, momentum=0.9
+)
+
+def iterate(limit=10**9):
+    done = 0
+    while done < limit:
+        for x, y in loader:
+            loss = nn.functional.mse_loss(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            done += 1
+            yield loss.item()
+            if done == limit:
+                return
+"""
+
+
+@dataclass(frozen=True)
+class Hosted:
+    """One script that ran on the engine, alone."""
+
+    code: int
+    folder: Path
+    log: str
+
+    @property
+    def error(self) -> dict[str, Any]:
+        loaded: dict[str, Any] = json.loads((self.folder / "error-0.json").read_text())
+        return loaded
+
+    @property
+    def events(self) -> list[Any]:
+        return list(RecordingReader(self.folder / "recording.jsonl").new_events())
+
+
+def _run_host(folder: Path, arguments: list[str]) -> None:
+    from stash.engine import host
+
+    os.chdir(folder)
+    sys.path.insert(0, str(folder))  # as `python -m stash.engine.host` has it
+    sys.argv = ["host", "--plan", str(folder / "plan.json"), *arguments]
+    host.main()
+
+
+def run_hosted(folder: Path, *arguments: str, **options: Any) -> Hosted:
+    options = {"max_rounds": 1, **options}
+    plan = plan_of(*options.pop("steps", ("node", "warm")), **options)
+    (folder / "plan.json").write_text(plan.model_dump_json())
+    environment = {"SEEN": str(folder / "seen-hosted")}
+    running: Running = start(
+        _run_host, folder, list(arguments), folder=folder, environment=environment
+    )
+    code = running.wait(40)
+    assert not processes_of(folder)
+    return Hosted(code, folder, running.output + running.errors)
+
+
+def write(folder: Path, *parts: str, name: str = "train_me.py") -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(textwrap.dedent(part) for part in parts))
+    return path
+
+
+def seen_plainly(folder: Path, *arguments: str) -> dict[str, Any]:
+    """What the script sees when Python itself runs it."""
+    environment = {**os.environ, "SEEN": str(folder / "seen-plainly"), "PLAIN": "1"}
+    subprocess.run([sys.executable, *arguments], cwd=folder, env=environment, check=True)
+    loaded: dict[str, Any] = json.loads((folder / "seen-plainly").read_text())
+    return loaded
+
+
+ARGUMENTS = ("--plan", "mine", "-m", "--", "-x", "a b", "--epochs=3")
+
+
+def test_a_script_sees_what_it_would_see_without_the_engine(tmp_path: Path) -> None:
+    write(tmp_path, SCRIPT, LOOP, "list(iterate())", name="below/train_me.py")
+    arguments = ("below/train_me.py", *ARGUMENTS)
+    hosted = run_hosted(tmp_path, *arguments)
+    assert hosted.code == 0, hosted.log
+    seen = json.loads((tmp_path / "seen-hosted").read_text())
+    plainly = seen_plainly(tmp_path, *arguments)
+    assert seen["argv"] == ["below/train_me.py", *ARGUMENTS]
+    assert seen == plainly
+
+
+def test_a_module_sees_what_it_would_see_without_the_engine(tmp_path: Path) -> None:
+    write(tmp_path, "", name="mine/__init__.py")
+    write(tmp_path, SCRIPT, LOOP, "list(iterate())", name="mine/train_me.py")
+    arguments = ("-m", "mine.train_me", *ARGUMENTS)
+    hosted = run_hosted(tmp_path, *arguments)
+    assert hosted.code == 0, hosted.log
+    assert json.loads((tmp_path / "seen-hosted").read_text()) == seen_plainly(tmp_path, *arguments)
+
+
+def test_a_whole_measurement_runs_under_a_plain_loop_of_one_worker(tmp_path: Path) -> None:
+    rates = """
+    seen = set()
+    start = [p.clone() for p in model.parameters()]
+    for loss in iterate():
+        seen.add(tuple(group["lr"] for group in optimizer.param_groups))
+        same = all(torch.equal(a, b) for a, b in zip(start, model.parameters()))
+        with open("rates", "w") as file:
+            file.write(f"{sorted(seen)} {same}")
+    """
+    script = write(tmp_path, LOOP, rates)
+    hosted = run_hosted(tmp_path, str(script), steps=("node", "warm", "cold"), max_rounds=2)
+    assert hosted.code == 0, hosted.log
+    # The rates are the user's own after every step, and were zero within it.
+    assert (tmp_path / "rates").read_text() == "[(0.5, 0.1)] True"
+    kinds = [type(event) for event in hosted.events]
+    assert kinds.count(Facts) == 1 and kinds.count(Round) == 2 and kinds[-1] is End
+    rounds = [event for event in hosted.events if isinstance(event, Round)]
+    assert all({b.step for b in one.blocks} == {"node", "warm", "cold"} for one in rounds)
+
+
+def test_a_script_may_restart_its_epochs_as_often_as_it_likes(tmp_path: Path) -> None:
+    """Fed batches do not end; a script that leaves its loop after a few must not mind."""
+    script = write(tmp_path, LOOP, "while True:\n    list(iterate(3))")
+    assert run_hosted(tmp_path, str(script)).code == 0
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("for x, y in loader: model(x)", "ended before the measurement was done"),
+        ("list(iterate(4))", "ended before the measurement was done"),
+        ("import sys; next(iterate()); sys.exit('no licence')", "sys.exit('no licence')"),
+        ("import sys; sys.exit(0)", "sys.exit(0)"),
+        ("next(iterate()); raise KeyError('label')", "KeyError: 'label'"),
+        ("model(1)", "TypeError"),
+        (
+            "model.weight.grad = torch.ones(1, 4); optimizer.step()",
+            "took no batch from a torch DataLoader",
+        ),
+        ("import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'"),
+        ("raise KeyboardInterrupt", "KeyboardInterrupt"),
+    ],
+    ids=lambda text: text.split(";")[0][:30].replace(" ", "_"),
+)
+def test_a_script_that_cannot_be_measured_is_told_by_what_it_did(
+    tmp_path: Path, body: str, told: str
+) -> None:
+    hosted = run_hosted(tmp_path, str(write(tmp_path, LOOP, "print('about to')", body)))
+    assert hosted.code == 1
+    assert told in hosted.error["message"] and hosted.error["rank"] == 0
+    assert "about to" in hosted.log
+
+
+def test_an_error_in_the_script_shows_its_own_lines(tmp_path: Path) -> None:
+    script = write(tmp_path, LOOP, "def mine():\n    raise ValueError('odd')", "mine()")
+    hosted = run_hosted(tmp_path, str(script))
+    assert "train_me.py" in hosted.log and "in mine" in hosted.log
+    assert "train_me.py" in hosted.error["traceback"]
+
+
+def test_a_script_that_is_not_there_is_told(tmp_path: Path) -> None:
+    hosted = run_hosted(tmp_path, str(tmp_path / "missing.py"))
+    assert hosted.code == 1 and "missing.py" in hosted.error["message"]
+
+
+def test_loader_workers_that_the_script_left_behind_are_ended(tmp_path: Path) -> None:
+    script = write(tmp_path, LOOP, "kept = iter(loader); next(kept); list(iterate())")
+    assert run_hosted(tmp_path, str(script)).code == 0
