@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup profile test check bench system clean
+.PHONY: setup profile test oldest check bench system clean
 
 setup: $(STAMP)
 
@@ -25,6 +25,13 @@ check: setup
 	$(BIN)/ruff check src tests benchmarks examples
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# The same tests with the oldest torch that is supported; downloads several gigabytes.
+oldest:
+	$(PYTHON) -m venv $(VENV)-oldest
+	$(VENV)-oldest/bin/pip install -q 'torch==2.6.0' 'torchvision==0.21.0'
+	$(VENV)-oldest/bin/pip install -q -e '.[dev]'
+	$(VENV)-oldest/bin/pytest -m 'gang or not root'
 
 # Longer proofs with figures for docs/benchmarks.md; half an hour and more on two cores.
 bench: setup

@@ -9,6 +9,7 @@ default group of a training script and carries DDP's buckets and the script's ow
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,6 +18,9 @@ import torch.distributed as dist
 
 #: Must not be a name that PyTorch knows: DDP's logger would look for that backend inside the group.
 BACKEND = "stash"
+#: Older releases (2.6) forget a handle's Python part while their C++ part still asks it. DDP asks
+#: within one backward pass, so the last handles are kept: more than any model has buckets.
+HANDLES_KEPT = 1024
 
 
 class _Completed(dist.Work):
@@ -52,6 +56,12 @@ class SwitchableGroup(dist.ProcessGroup):
         self._rank = rank
         self._size = size
         self.on = True
+        self._handles: deque[_Completed] = deque(maxlen=HANDLES_KEPT)
+
+    def _completed(self, result: Sequence[torch.Tensor]) -> _Completed:
+        handle = _Completed(result)
+        self._handles.append(handle)
+        return handle
 
     def getBackendName(self) -> str:  # noqa: N802 (PyTorch's own name)
         """The name that PyTorch's logging asks for."""
@@ -61,25 +71,25 @@ class SwitchableGroup(dist.ProcessGroup):
         """Sum over workers, or keep the local values."""
         if self.on:
             return self._inner.allreduce(_listed(tensors), *args, **kwargs)
-        return _Completed(_listed(tensors))
+        return self._completed(_listed(tensors))
 
     def allreduce_coalesced(self, tensors: Any, *args: Any, **kwargs: Any) -> Any:
         """As allreduce, for several tensors."""
         if self.on:
             return self._inner.allreduce_coalesced(tensors, *args, **kwargs)
-        return _Completed(tensors)
+        return self._completed(tensors)
 
     def broadcast(self, tensors: Any, *args: Any, **kwargs: Any) -> Any:
         """Copy from one worker, or keep the local values."""
         if self.on:
             return self._inner.broadcast(_listed(tensors), *args, **kwargs)
-        return _Completed(_listed(tensors))
+        return self._completed(_listed(tensors))
 
     def reduce(self, tensors: Any, *args: Any, **kwargs: Any) -> Any:
         """Sum to one worker, or keep the local values."""
         if self.on:
             return self._inner.reduce(_listed(tensors), *args, **kwargs)
-        return _Completed(_listed(tensors))
+        return self._completed(_listed(tensors))
 
     def allgather(self, outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         """Collect from all workers, or fill every slot with the local tensor."""
@@ -88,13 +98,13 @@ class SwitchableGroup(dist.ProcessGroup):
         for slots, local in zip(outputs, inputs, strict=True):
             for slot in slots:
                 slot.copy_(local)
-        return _Completed(inputs)
+        return self._completed(inputs)
 
     def _allgather_base(self, output: Any, local: Any, *args: Any, **kwargs: Any) -> Any:
         if self.on:
             return self._inner._allgather_base(output, local, *args, **kwargs)
         output.view(self._size, -1).copy_(local.reshape(1, -1).expand(self._size, -1))
-        return _Completed([output])
+        return self._completed([output])
 
     def all_gather_single(self, output: Any, local: Any, *args: Any, **kwargs: Any) -> Any:
         """Newer name of the same collective."""
@@ -107,7 +117,7 @@ class SwitchableGroup(dist.ProcessGroup):
         for slots in outputs:
             for slot in slots:
                 slot.copy_(inputs[0])
-        return _Completed(inputs)
+        return self._completed(inputs)
 
     def scatter(self, outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         """Deal out from one worker; off, only the root has something to keep."""
@@ -115,7 +125,7 @@ class SwitchableGroup(dist.ProcessGroup):
             return self._inner.scatter(outputs, inputs, *args, **kwargs)
         for output, parts in zip(outputs, inputs, strict=False):
             output.copy_(parts[self._rank])
-        return _Completed(outputs)
+        return self._completed(outputs)
 
     def reduce_scatter(self, outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         """Sum and deal out, or keep the local part."""
@@ -123,13 +133,13 @@ class SwitchableGroup(dist.ProcessGroup):
             return self._inner.reduce_scatter(outputs, inputs, *args, **kwargs)
         for output, parts in zip(outputs, inputs, strict=True):
             output.copy_(parts[self._rank])
-        return _Completed(outputs)
+        return self._completed(outputs)
 
     def _reduce_scatter_base(self, output: Any, whole: Any, *args: Any, **kwargs: Any) -> Any:
         if self.on:
             return self._inner._reduce_scatter_base(output, whole, *args, **kwargs)
         output.copy_(whole.view(self._size, -1)[self._rank].view_as(output))
-        return _Completed([output])
+        return self._completed([output])
 
     def reduce_scatter_single(self, output: Any, whole: Any, *args: Any, **kwargs: Any) -> Any:
         """Newer name of the same collective."""
@@ -140,13 +150,13 @@ class SwitchableGroup(dist.ProcessGroup):
         if self.on:
             return self._inner.alltoall_base(output, local, *args, **kwargs)
         output.view(-1).copy_(local.reshape(-1)[: output.numel()])
-        return _Completed([output])
+        return self._completed([output])
 
     def barrier(self, *args: Any, **kwargs: Any) -> Any:
         """Wait for all workers, or for nobody."""
         if self.on:
             return self._inner.barrier(*args, **kwargs)
-        return _Completed([])
+        return self._completed([])
 
     def send(self, *args: Any, **kwargs: Any) -> Any:
         """Point to point is the script's own business and always real."""

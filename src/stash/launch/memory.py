@@ -48,6 +48,8 @@ def check_fits(workload: Workload, memory_bytes: int, device: DeviceName) -> Non
     """Refuse what would bring the machine down, where that can be told from shapes alone."""
     try:
         traced = train.layers_of(workload)
+    except UsageError:
+        raise
     except StashError:
         if device.kind == "emulated":
             raise

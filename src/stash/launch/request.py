@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, replace
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from stash.workloads.workload import Workload
 
 MAX_LOADER_WORKERS = 8
+#: The suite passes with this release (`make oldest`); the same number stands in pyproject.toml.
+OLDEST_TORCH = (2, 6)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +67,7 @@ class Prepared:
 def prepare(request: Request) -> Prepared:
     """Decide defaults, and refuse before anything is started what cannot work."""
     _check_numbers(request)
+    _check_torch()
     device = device_names.parse(request.device) if request.device else _default_device()
     workers = request.nproc_per_node or _default_workers(device)
     cores = usable_cores()
@@ -117,6 +122,17 @@ def _check_numbers(request: Request) -> None:
         raise UsageError(f"--dtype is fp32, amp or bf16, not {request.dtype!r}.")
     if request.max_usd is not None and request.price_usd_per_hour is None:
         raise UsageError("--max-usd needs a price: add --price-usd-per-hour.")
+
+
+def _check_torch() -> None:
+    """Say what is too old before it fails in some corner of a worker."""
+    found = metadata.version("torch")
+    numbers = tuple(int(part) for part in re.findall(r"\d+", found)[:2])
+    if numbers < OLDEST_TORCH:
+        oldest = ".".join(str(part) for part in OLDEST_TORCH)
+        raise UsageError(
+            f"Stash needs torch {oldest} or newer, and this is {found}. Upgrade torch."
+        )
 
 
 def _default_device() -> DeviceName:

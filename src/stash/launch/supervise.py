@@ -23,6 +23,12 @@ from stash.results.recording import End, Facts, Phase, RecordingReader, Round
 POLL_SECONDS = 0.25
 STOP_SECONDS = 5.0
 LAST_LINES = 15
+#: Where a worker is that waits for others: at a barrier of ours, or in the exchange of gradients.
+WAITING_IN = (
+    "/torch/distributed/",
+    "/torch/nn/parallel/distributed.py",
+    "/torch/autograd/graph.py",
+)
 
 Event = Facts | Phase | Round | End
 
@@ -140,7 +146,7 @@ def _explain_exit(run_folder: Path) -> GangFailure:
     errors = [_read_error(path) for path in run_folder.glob("error-*.json")]
     told = [error for error in errors if error is not None]
     killed = _killed_worker(run_folder)
-    if killed is not None and (not told or killed[1] == signal.SIGKILL):
+    if killed is not None and (not told or killed[1] != signal.SIGTERM):
         rank, number = killed
         return GangFailure(
             f"Worker {rank} was ended by signal {number}{_signal_words(number)}."
@@ -162,15 +168,24 @@ def _explain_hang(run_folder: Path, silent_seconds: float) -> GangFailure:
     time.sleep(0.5)
     words = f"No worker has moved on for {silent_seconds:.0f} s (--timeout)."
     for beat in beats:
-        lines = _tail(_log_of(run_folder, beat.rank), 40)
-        if "gang.py" not in lines:
+        stack = _stack(run_folder, beat.rank)
+        if stack and not any(place in stack[0] for place in WAITING_IN):
             return GangFailure(
                 f"{words} Worker {beat.rank} hangs in `{beat.doing}`, the others wait for it."
-                + _last_lines(run_folder, beat.rank)
+                + _quoted("It is here, innermost first:", stack[:LAST_LINES])
             )
     if not beats:
         return GangFailure(f"{words} They had not begun to train." + _last_lines(run_folder, 0))
     return GangFailure(f"{words} They wait for each other." + _last_lines(run_folder, 0))
+
+
+def _stack(run_folder: Path, rank: int) -> list[str]:
+    """The frames that a worker wrote when it was asked, the innermost first."""
+    with contextlib.suppress(OSError):
+        text = _log_of(run_folder, rank).read_text(errors="replace")
+        _, asked, answer = text.rpartition("(most recent call first):\n")
+        return answer.splitlines() if asked else []
+    return []
 
 
 def _read_error(path: Path) -> tuple[int, str] | None:
@@ -187,12 +202,16 @@ def _is_echo(message: str) -> bool:
 
 
 def _killed_worker(run_folder: Path) -> tuple[int, int] | None:
-    """Rank and signal of a worker that did not end by itself, from torchrun's own summary."""
+    """Rank and signal of a worker that did not end by itself, from torchrun's own summary.
+
+    That names the first failure last; SIGTERM is what torchrun then sends to all others.
+    """
     with contextlib.suppress(OSError):
         text = (run_folder / "agent.log").read_text(errors="replace")
-        match = re.search(r"rank\s*:\s*(\d+)[^\n]*\n\s*exitcode\s*:\s*-(\d+)", text)
-        if match:
-            return int(match.group(1)), int(match.group(2))
+        ended = re.findall(r"rank\s*:\s*(\d+) .*\n\s*exitcode\s*:\s*-(\d+)", text)
+        workers = [(int(rank), int(number)) for rank, number in ended]
+        workers.sort(key=lambda worker: worker[1] != signal.SIGTERM)
+        return workers[-1] if workers else None
     return None
 
 
@@ -216,9 +235,13 @@ def _last_lines(run_folder: Path, rank: int) -> str:
     return _tail(_log_of(run_folder, rank))
 
 
-def _tail(path: Path, count: int = LAST_LINES) -> str:
+def _tail(path: Path) -> str:
     try:
-        lines = path.read_text(errors="replace").splitlines()[-count:]
+        lines = path.read_text(errors="replace").splitlines()[-LAST_LINES:]
     except OSError:
         return ""
-    return "\nIts last lines:\n" + "\n".join("  " + line for line in lines) if lines else ""
+    return _quoted("Its last lines:", lines)
+
+
+def _quoted(title: str, lines: list[str]) -> str:
+    return f"\n{title}\n" + "\n".join("  " + line for line in lines) if lines else ""

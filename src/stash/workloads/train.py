@@ -10,6 +10,7 @@ import inspect
 import itertools
 import os
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, IterableDataset
 
+from stash.errors import StashError, UsageError
 from stash.hardware.device_names import DeviceName, parse
 from stash.workloads import zoo
 from stash.workloads.emulated import Accelerator, EmulatedModel, EmulatedOptimizer
@@ -84,12 +86,36 @@ def make_loader(workload: Workload, num_workers: int, *, pin_memory: bool) -> Da
 
 def layers_of(workload: Workload) -> LayerList:
     """The workload's layers at its batch size, from the shapes of two real samples."""
+    batch = _example(workload)
+    try:
+        return list_layers(workload.build_model, workload.loss, batch)
+    except StashError:
+        raise
+    except Exception as error:
+        raise StashError(
+            f"The model of {workload.name} cannot be built without memory, so its layers are not "
+            f"known ({type(error).__name__}: {error}). It can be measured, but not emulated."
+        ) from error
+
+
+def _example(workload: Workload) -> Batch:
+    """A batch as the data set gives it; one that cannot be read is the user's to mend."""
     data = workload.data
-    if isinstance(data, DataLoader):
-        return list_layers(workload.model, workload.loss, next(iter(data)))
-    few = DataLoader(data, batch_size=EXAMPLE_SAMPLES, collate_fn=workload.collate)
-    batch = _widened(next(iter(few)), workload.batch_size)
-    return list_layers(workload.model, workload.loss, batch)
+    try:
+        if isinstance(data, DataLoader):
+            return next(iter(data))
+        few = DataLoader(data, batch_size=EXAMPLE_SAMPLES, collate_fn=workload.collate)
+        return _widened(next(iter(few)), workload.batch_size)
+    except StopIteration:
+        raise UsageError(f"The data of {workload.name} holds not one sample.") from None
+    except StashError as error:
+        raise UsageError(error.message) from error
+    except Exception as error:
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        raise UsageError(
+            f"The data of {workload.name} cannot be read: {type(error).__name__}: {error} "
+            f"({frame.filename}:{frame.lineno}, in {frame.name})."
+        ) from error
 
 
 def _widened(batch: Batch, batch_size: int) -> Batch:

@@ -1,0 +1,162 @@
+"""Where the switchboard meets PyTorch: these hold for the installed torch, or Stash does not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, TensorDataset
+
+from engine.worlds import plan_of
+from launch.hosting import LOOP, run_hosted, write
+from launch.running import start
+from stash.engine import seams
+from stash.engine.exchange import SwitchableGroup
+from stash.engine.switchboard import Switchboard
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Iterator[Switchboard]:
+    switchboard = Switchboard(plan_of("node"), tmp_path, DataLoader.__iter__)
+    undo = seams.install(switchboard)
+    yield switchboard
+    undo()
+
+
+def make_loader(workers: int = 0) -> DataLoader[Any]:
+    data = TensorDataset(torch.arange(20))
+    generator = torch.Generator().manual_seed(3)
+    return DataLoader(data, batch_size=4, shuffle=True, num_workers=workers, generator=generator)
+
+
+def values(loader: DataLoader[Any]) -> list[list[int]]:
+    return [batch.tolist() for (batch,) in loader]
+
+
+def test_undoing_leaves_torch_as_it_was(tmp_path: Path) -> None:
+    before = (DataLoader.__iter__, dist.init_process_group)
+    switchboard = Switchboard(plan_of("node"), tmp_path, DataLoader.__iter__)
+    undo = seams.install(switchboard)
+    assert (DataLoader.__iter__, dist.init_process_group) != before
+    undo()
+    assert (DataLoader.__iter__, dist.init_process_group) == before
+    weight = torch.nn.Parameter(torch.ones(1))
+    weight.grad = torch.ones(1)
+    torch.optim.SGD([weight], lr=0.5).step()
+    assert weight.item() == 0.5
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_until_the_first_step_a_loader_hands_out_its_own_batches(
+    installed: Switchboard, workers: int
+) -> None:
+    with_seams = values(make_loader(workers))
+    plainly = [b.tolist() for (b,) in installed.iterate(make_loader(workers))]
+    assert with_seams == plainly and len(with_seams) == 5
+
+
+def test_an_iterator_still_knows_its_length_and_ends(installed: Switchboard) -> None:
+    loader = make_loader()
+    iterator = iter(loader)
+    assert len(iterator) == len(loader) == 5  # type: ignore[arg-type]
+    assert iter(iterator) is iterator
+    assert len(list(iterator)) == 5
+    with pytest.raises(StopIteration):
+        next(iterator)
+    assert len(values(loader)) == 5
+
+
+def test_a_step_without_a_loader_is_refused_in_words(installed: Switchboard) -> None:
+    weight = torch.nn.Parameter(torch.ones(1))
+    weight.grad = torch.ones(1)
+    with pytest.raises(Exception, match="took no batch from a torch DataLoader"):
+        torch.optim.SGD([weight], lr=0.5).step()
+
+
+def _make_groups(folder: Path, backend: dict[str, Any]) -> None:
+    made: list[SwitchableGroup] = []
+
+    class Noting(Switchboard):
+        def group_made(self, group: SwitchableGroup) -> None:
+            made.append(group)
+
+    seams.install(Noting(plan_of("node"), folder, DataLoader.__iter__))
+    dist.init_process_group(**backend, init_method=f"file://{folder}/meet", rank=0, world_size=1)
+    dist.new_group([0])
+    dist.new_group([0], backend="gloo")
+    value = torch.ones(2)
+    dist.all_reduce(value)
+    found = {
+        "groups": len(made),
+        "real": [type(group._inner).__name__ for group in made],
+        "default": isinstance(dist.group.WORLD, dist.ProcessGroup),
+        "rank": dist.get_rank(),
+        "value": value.tolist(),
+    }
+    (folder / "found").write_text(json.dumps(found))
+
+
+@pytest.mark.gang
+@pytest.mark.parametrize(
+    "backend",
+    [{}, {"backend": "gloo"}, {"backend": "cpu:gloo,cuda:nccl"}, {"backend": None}],
+    ids=str,
+)
+def test_whatever_backend_a_script_names_its_groups_go_through_the_switch(
+    tmp_path: Path, backend: dict[str, Any]
+) -> None:
+    running = start(_make_groups, tmp_path, backend, folder=tmp_path)
+    assert running.wait(30) == 0, running.errors
+    found = json.loads((tmp_path / "found").read_text())
+    # The script's own gloo group is left alone.
+    assert found == {
+        "groups": 2,
+        "real": ["ProcessGroupGloo", "ProcessGroupGloo"],
+        "default": True,
+        "rank": 0,
+        "value": [1.0, 1.0],
+    }
+
+
+OPTIMIZERS = """
+import json
+weights = [torch.nn.Parameter(torch.ones(3)) for _ in range(7)]
+optimizers = [
+    torch.optim.SGD([weights[0]], lr=0.1, momentum=0.9, weight_decay=0.1),
+    torch.optim.AdamW([weights[1]], lr=0.2, weight_decay=0.1),
+    torch.optim.Adam([weights[2]], lr=torch.tensor(0.25)),
+    torch.optim.RMSprop([weights[3]], lr=0.4),
+    torch.optim.Adagrad([weights[4]], lr=0.5),
+    torch.optim.NAdam([weights[5]], lr=0.6),
+    torch.optim.Adadelta([weights[6]], lr=0.7),
+]
+schedule = torch.optim.lr_scheduler.StepLR(optimizers[0], step_size=1, gamma=0.5)
+seen = []
+while True:
+    for x, y in loader:
+        for weight, optimizer in zip(weights, optimizers):
+            weight.grad = torch.ones(3)
+            optimizer.step()
+        if len(seen) < 4:
+            seen.append([float(o.param_groups[0]["lr"]) for o in optimizers])
+            schedule.step()
+        kept = all(torch.equal(weight, torch.ones(3)) for weight in weights)
+        with open("found", "w") as file:
+            json.dump({"kept": kept, "rates": seen}, file)
+"""
+
+
+@pytest.mark.gang
+def test_every_optimizer_keeps_its_weights_and_gets_its_rate_back(tmp_path: Path) -> None:
+    hosted = run_hosted(tmp_path, str(write(tmp_path, LOOP, OPTIMIZERS)), steps=("node",))
+    assert hosted.code == 0, hosted.log
+    found = json.loads((tmp_path / "found").read_text())
+    assert found["kept"]
+    assert [rates[0] for rates in found["rates"]][:3] == [0.1, 0.05, 0.025]
+    for rates in found["rates"]:
+        assert rates[1:] == pytest.approx([0.2, 0.25, 0.4, 0.5, 0.6, 0.7])
