@@ -76,9 +76,11 @@ def _run(delay: float, tail: float, seed: int) -> tuple[Estimate, Estimate, floa
     os.environ[DELAY] = repr(delay)
     recording = Recording()
     with tempfile.TemporaryDirectory(prefix="stash-coverage-") as folder:
-        failure, _ = _run_launches(_prepared(seed), Path(folder), recording, lambda events: None)
-    if failure:
-        raise SystemExit(failure)
+        failure, interrupted = _run_launches(
+            _prepared(seed), Path(folder), recording, lambda events: None
+        )
+    if failure or interrupted:
+        raise SystemExit(failure or "interrupted")
     times = Times.of(recording.rounds)
     block = recording.facts[0].calibration.block_iterations["warm"]
     # The device is idle when a block starts, so the first iteration's delay hides nothing.

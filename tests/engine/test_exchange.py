@@ -23,7 +23,7 @@ pytestmark = pytest.mark.gang
 
 SIZE = 2
 ROUNDS = 12
-OPTIONS = {
+OPTIONS: dict[str, dict[str, Any]] = {
     "plain": {},
     "unused parameters": {"find_unused_parameters": True},
     "bucket views": {"gradient_as_bucket_view": True},
@@ -48,7 +48,8 @@ class Net(nn.Module):
         self.unused = nn.Linear(6, 3)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.body(x)
+        y: torch.Tensor = self.body(x)
+        return y
 
 
 # What the workers do.

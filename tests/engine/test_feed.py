@@ -214,7 +214,8 @@ def test_a_data_set_that_makes_its_own_batches_counts_their_samples(make: Make) 
 
 
 def test_a_batch_sampler_of_the_users_own_is_followed(make: Make) -> None:
-    sampler = BatchSampler(RandomSampler(range(64)), batch_size=5, drop_last=True)
+    samples = RandomSampler(range(64))
+    sampler: Any = BatchSampler(samples, batch_size=5, drop_last=True)
     feeds = make(DataLoader(Numbers(), batch_sampler=sampler))
     feeds.use_window(WINDOW)
     batches = visited(feeds, WINDOW.batches)

@@ -89,6 +89,21 @@ def test_a_script_may_restart_its_epochs_as_often_as_it_likes(tmp_path: Path) ->
     assert run_hosted(tmp_path, str(script)).code == 0
 
 
+def test_a_stream_shorter_than_a_block_is_measured_too(tmp_path: Path) -> None:
+    stream = """
+    class Stream(torch.utils.data.IterableDataset):
+        def __iter__(self):
+            return iter([(torch.zeros(4), torch.zeros(1))] * 10)
+
+    loader = DataLoader(Stream(), batch_size=8, num_workers=1)
+    list(iterate())
+    """
+    hosted = run_hosted(tmp_path, str(write(tmp_path, LOOP, stream)), steps=("node", "warm"))
+    assert hosted.code == 0, hosted.log
+    facts = next(event for event in hosted.events if isinstance(event, Facts))
+    assert "window" in {check.name for check in facts.checks if check.status == "warn"}
+
+
 @pytest.mark.parametrize(
     ("body", "told"),
     [

@@ -10,6 +10,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -96,6 +97,7 @@ def _redirected(
         with path.open("ab") as file:
             os.dup2(file.fileno(), descriptor)
     os.environ.update(environment)
+    tempfile.tempdir = None  # asked for again, now that TMPDIR may be another
     multiprocessing.set_start_method(None, force=True)  # how we were started is not handed on
     target(*arguments)
 
@@ -144,8 +146,6 @@ def heartbeat_pid(folder: Path, rank: int) -> int:
 @contextlib.contextmanager
 def temporary_files_in(folder: Path) -> Iterator[None]:
     """Runs of this process put their plans there."""
-    import tempfile
-
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tempfile, "tempdir", str(folder))
         yield

@@ -23,6 +23,7 @@ from launch.running import (
     temporary_files_in,
     until,
 )
+from stash.cli.main import main
 from stash.launch.api import Measured, measure
 from stash.launch.request import Request
 from stash.launch.supervise import Event
@@ -108,7 +109,7 @@ def assert_failed_but_saved(measured: Measured, folder: Path) -> str:
 
 
 def test_a_worker_that_raises_is_named_with_its_last_lines_and_its_rounds_are_kept(
-    folder: Path,
+    folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     measured = measure_until(folder, (folder / "data" / "raise").touch)
     message = assert_failed_but_saved(measured, folder)
@@ -117,12 +118,14 @@ def test_a_worker_that_raises_is_named_with_its_last_lines_and_its_rounds_are_ke
     assert "Its last lines:" in message and "tiny.py" in message
     logs = Path(message.splitlines()[-1].removeprefix("All logs: "))
     assert (logs / "error-1.json").exists()
+    assert main(["show", "--folder", str(folder / "out")]) == 0
+    assert "Worker 1 failed: ValueError" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_worker_that_hangs_is_named_with_where_it_hangs(folder: Path) -> None:
     """The other one waits for its gradients, in PyTorch's own code, and is not to blame."""
     measured = measure_until(
-        folder, (folder / "data" / "hang").touch, timeout_seconds=10.0, num_workers=0
+        folder, (folder / "data" / "hang").touch, timeout_seconds=8.0, num_workers=0
     )
     message = assert_failed_but_saved(measured, folder)
     assert "(--timeout)" in message

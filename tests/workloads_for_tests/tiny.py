@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -101,10 +102,6 @@ def faulty(data: Path, batch_size: int = 4) -> Workload:
     return _workload("faulty", Faulty(data), batch_size)
 
 
-def short_stream(batch_size: int = 4) -> Workload:
-    return _workload("short stream", Stream(10), batch_size)
-
-
 def own_loader(data: Path) -> Workload:
     loader = DataLoader(Pictures(data), batch_size=3, shuffle=True, num_workers=1)
     return _workload("own loader", loader, 1)
@@ -127,3 +124,21 @@ def raises() -> Workload:
 
 def returns_a_model() -> nn.Module:
     return model()
+
+
+def empty_data(batch_size: int = 4) -> Workload:
+    return _workload("empty", Stream(0), batch_size)
+
+
+def _model_that_only_launchers_can_build() -> nn.Module:
+    if os.environ.get("RANK") == "1":
+        raise FileNotFoundError("weights.pt")
+    return model()
+
+
+def fails_in_a_worker(data: Path) -> Workload:
+    return replace(pictures(data), model=_model_that_only_launchers_can_build)
+
+
+def model_is_a_number(data: Path) -> Workload:
+    return replace(pictures(data), model=lambda: 3)  # type: ignore[arg-type, return-value]

@@ -22,6 +22,8 @@ from stash.results.recording import End, Facts, Phase, RecordingReader, Round
 
 POLL_SECONDS = 0.25
 STOP_SECONDS = 5.0
+#: Importing libraries and building a model may take longer than any iteration.
+START_SECONDS = 60.0
 LAST_LINES = 15
 #: Where a worker is that waits for others: at a barrier of ours, or in the exchange of gradients.
 WAITING_IN = (
@@ -100,8 +102,9 @@ def _watch(
             return None
         if code is not None:
             return _explain_exit(run_folder)
-        silent = time.time() - max([began, *(beat.seen for beat in _heartbeats(run_folder))])
-        if silent > plan.timeout_seconds:
+        beats = [beat.seen for beat in _heartbeats(run_folder)]
+        silent = time.time() - max([began, *beats])
+        if silent > plan.timeout_seconds and (beats or silent > START_SECONDS):
             return _explain_hang(run_folder, silent)
         time.sleep(POLL_SECONDS)
 

@@ -1,0 +1,97 @@
+"""One real measurement on emulated accelerators, over pictures of which one is damaged."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from launch.running import assert_no_orphans, temporary_files_in
+from stash.hardware import gpus
+from stash.launch.api import Measured, measure
+from stash.launch.request import Request
+from stash.results.profile import Profile, Provenance
+from stash.workloads import zoo
+from workloads_for_tests.tiny import write_pictures
+
+pytestmark = pytest.mark.gang
+
+DEVICE = "emulated:v100:bytes=0.01"
+
+
+@pytest.fixture(scope="module")
+def measured() -> Iterator[Measured]:
+    with tempfile.TemporaryDirectory(prefix="st-") as name:
+        folder = Path(name)
+        data = write_pictures(folder / "data", 24)
+        (data / "0000.jpg").write_bytes((data / "0001.jpg").read_bytes()[:200])
+        request = Request(
+            workload="resnet18",
+            device=DEVICE,
+            nproc_per_node=2,
+            batch_size=4,
+            num_workers=1,
+            data=data,
+            max_rounds=2,
+            out=folder / "out",
+        )
+        with temporary_files_in(folder):
+            yield measure(request)
+        assert_no_orphans(folder)
+
+
+@pytest.fixture(scope="module")
+def profile(measured: Measured) -> Profile:
+    return measured.profile
+
+
+def test_it_says_that_it_is_emulated(measured: Measured, profile: Profile) -> None:
+    assert measured.exit_code == 0
+    assert profile.provenance is Provenance.EMULATED
+    gpu = gpus.find("v100")
+    assert profile.machine.device == f"emulated:{gpu.key}:bytes=0.01"
+    assert profile.machine.devices == (gpu.name, gpu.name)
+    assert profile.machine.device_memory_bytes == gpu.memory_bytes
+
+
+def test_parameters_and_gradients_are_those_of_the_real_model(profile: Profile) -> None:
+    parameters = zoo.count_parameters("resnet18")
+    assert profile.workload.parameters == parameters
+    assert profile.workload.gradient_bytes == 4 * parameters
+
+
+def test_all_steps_and_stalls_are_measured_there_too(profile: Profile) -> None:
+    assert set(profile.steps) == {"solo", "unsynced", "node", "warm", "cold"}
+    assert set(profile.stalls) == {
+        "interconnect",
+        "contention",
+        "communication",
+        "prep",
+        "fetch",
+    }
+
+
+def test_an_iteration_lasts_at_least_as_long_as_the_emulated_device_needs(
+    profile: Profile,
+) -> None:
+    """Batch norm, pooling and convolutions at batch 4, by the table's figures for a V100."""
+    gpu = gpus.find("v100")
+    layers = zoo.layers("resnet18", 4).layers
+    forward = sum(gpu.seconds(one.forward_flops, one.forward_bytes, "fp32") for one in layers)
+    for step, result in profile.steps.items():
+        for block in result.blocks:
+            own = [s for s in block.seconds if s is not None]
+            assert min(own) / block.iterations > 0.9 * 3 * forward, step
+
+
+def test_a_damaged_picture_is_named_and_counted_but_not_fatal(profile: Profile) -> None:
+    check = next(check for check in profile.checks if check.name == "readable data")
+    assert check.status == "warn" and check.next
+    assert check.message.startswith("1 file(s) could not be read")
+    assert "0000.jpg" in check.message
+
+
+def test_the_processors_share_in_the_emulation_is_checked(profile: Profile) -> None:
+    assert any(check.name == "emulation headroom" for check in profile.checks)
