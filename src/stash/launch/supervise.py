@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,9 +62,24 @@ def run_gang(
     try:
         failure = _watch(agent, plan, run_folder, reader, on_events)
     finally:
-        _end(agent)
-        on_events(list(reader.new_events()))
+        with uninterrupted():
+            _end(agent)
+            on_events(list(reader.new_events()))
     return failure
+
+
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """A second Ctrl-C must not cost what the first one is about to save."""
+    try:
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    except ValueError:  # not in the main thread, which alone is interrupted
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _start(
