@@ -13,13 +13,16 @@ PyTorch's bucket rules the recurrence then gives the communication stall, withou
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 CASES = (("resnet50", 0.05), ("vgg11", 0.02), ("resnet18", 0.1))
 DEVICE = "emulated:v100:bytes={scale:g}"
@@ -38,26 +41,37 @@ def main() -> None:
         return
     if os.geteuid() != 0:
         raise SystemExit("A slow link needs root: run as root, or leave this benchmark out.")
-    name = f"stash-overlap-{os.getpid()}"
-    _ip("netns", "add", name)
-    try:
-        _ip("-n", name, "link", "set", "lo", "up")
-        _ip("-n", name, "link", "set", "lo", "mtu", "9000")
-        _run("tc", "-n", name, "qdisc", "add", "dev", "lo", "root", "tbf",
-             "rate", options.rate, "burst", "16kb", "latency", "2s")  # fmt: skip
-        inside = ["ip", "netns", "exec", name]
-        latency, bandwidth = _probe(inside)
-        print(json.dumps({"rate": options.rate, "latency_ms": round(1e3 * latency, 3),
-                          "bytes_per_second": round(bandwidth)}), flush=True)  # fmt: skip
+    with slow_link(options.rate) as inside:
+        latency, bandwidth = probe(inside)
+        link = {
+            "rate": options.rate,
+            "latency_ms": round(1e3 * latency, 3),
+            "bytes_per_second": round(bandwidth),
+        }
+        print(json.dumps(link), flush=True)
         for model, scale in CASES:
-            _case(inside, model, scale, latency, bandwidth, options.minutes)
+            found = run_case(inside, model, scale, latency, bandwidth, options.minutes)
+            print(json.dumps(found), flush=True)
+
+
+@contextlib.contextmanager
+def slow_link(rate: str) -> Iterator[list[str]]:
+    """A network namespace of our own with a slow loopback; gives the words to run inside it."""
+    name = f"stash-overlap-{os.getpid()}"
+    _run("ip", "netns", "add", name)
+    try:
+        _run("ip", "-n", name, "link", "set", "lo", "up", "mtu", "9000")
+        shape = f"qdisc add dev lo root tbf rate {rate} burst 16kb latency 2s"
+        _run("tc", "-n", name, *shape.split())
+        yield ["ip", "netns", "exec", name]
     finally:
-        _ip("netns", "delete", name)
+        _run("ip", "netns", "delete", name)
 
 
-def _case(
+def run_case(
     inside: list[str], model: str, scale: float, latency: float, bandwidth: float, minutes: float
-) -> None:
+) -> dict[str, Any]:
+    """Profile one emulated model on the link; its communication stall beside the recurrence's."""
     device = DEVICE.format(scale=scale)
     predicted, buckets = recurrence(model, device, latency, bandwidth)
     with tempfile.TemporaryDirectory(prefix="stash-overlap-") as folder:
@@ -69,24 +83,18 @@ def _case(
             raise SystemExit(done.stdout.decode()[-2000:])
     profile = json.loads(done.stdout)
     stall = profile["stalls"]["communication"]["seconds_per_iteration"]
-    print(
-        json.dumps(
-            {
-                "model": model,
-                "byte_scale": scale,
-                "buckets": buckets,
-                "rounds": profile["run"]["rounds"],
-                "iteration_ms": round(
-                    1e3 * profile["steps"]["unsynced"]["seconds_per_iteration"]["estimate"], 1
-                ),
-                "measured_ms": [round(1e3 * stall[key], 2) for key in ("estimate", "low", "high")],
-                "recurrence_ms": round(1e3 * predicted, 2),
-                "measured_over_recurrence": round(stall["estimate"] / predicted, 4),
-                "checks": [c["name"] for c in profile["checks"] if c["status"] == "warn"],
-            }
-        ),
-        flush=True,
-    )
+    unsynced = profile["steps"]["unsynced"]["seconds_per_iteration"]["estimate"]
+    return {
+        "model": model,
+        "byte_scale": scale,
+        "buckets": buckets,
+        "rounds": profile["run"]["rounds"],
+        "iteration_ms": round(1e3 * unsynced, 1),
+        "measured_ms": [round(1e3 * stall[key], 2) for key in ("estimate", "low", "high")],
+        "recurrence_ms": round(1e3 * predicted, 2),
+        "measured_over_recurrence": round(stall["estimate"] / predicted, 4),
+        "warnings": [c["name"] for c in profile["checks"] if c["status"] == "warn"],
+    }
 
 
 def recurrence(model: str, device: str, latency: float, bandwidth: float) -> tuple[float, int]:
@@ -113,7 +121,7 @@ def recurrence(model: str, device: str, latency: float, bandwidth: float) -> tup
     return max(0.0, end - accelerator.backward_seconds), buckets
 
 
-def _probe(inside: list[str]) -> tuple[float, float]:
+def probe(inside: list[str]) -> tuple[float, float]:
     """Latency and bytes per second of an all-reduce, fitted to six message sizes."""
     command = [*inside, sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command += ["--nproc-per-node", "2", str(Path(__file__).resolve()), "--probe"]
@@ -150,10 +158,6 @@ def _probe_worker() -> None:
 
 def _environment() -> dict[str, str]:
     return {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
-
-
-def _ip(*arguments: str) -> None:
-    _run("ip", *arguments)
 
 
 def _run(*command: str) -> None:

@@ -1,4 +1,4 @@
-"""One worker of the built-in training loop on the engine; prints the collectives of an iteration."""
+"""One worker of the built-in loop on the engine; prints the collectives of an iteration."""
 
 from __future__ import annotations
 

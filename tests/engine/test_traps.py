@@ -81,9 +81,7 @@ def test_replay_copies_nothing_to_the_device(
 ) -> None:
     device = CountingDevice()
     loader = DataLoader(TensorDataset(torch.arange(40.0)), batch_size=4)
-    made = feeds(
-        loader, device, run_folder=tmp_path, data_folder=None, iterate=DataLoader.__iter__
-    )
+    made = feeds(loader, device, run_folder=tmp_path, data_folder=None, iterate=DataLoader.__iter__)
     made.use_window(Window(1, 3, 0))
     made.switch(Feed.REPLAY)
     before = device.copies

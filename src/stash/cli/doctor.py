@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from stash.launch.diagnose import Diagnosis
 
 
@@ -32,28 +35,42 @@ def doctor(
     if as_json:
         print_json(diagnosis.model_dump(mode="json"))
         return
-    console = report_console()
-    for line in _lines(diagnosis):
-        console.print(line)
+    report_console().print(_table(diagnosis))
 
 
-def _lines(found: Diagnosis) -> list[str]:
-    lines = [
-        f"Machine      {found.host}: {found.cpu}, {found.cores} cores, "
-        f"{found.memory_bytes / 2**30:.1f} GiB memory ({found.available_bytes / 2**30:.1f} free)",
-        f"Per worker   {found.workers} workers: {found.cores / found.workers:.1f} cores, "
-        f"{found.available_bytes / found.workers / 2**30:.1f} GiB each",
-        f"Software     torch {found.torch}, Python {found.python}, {found.system}",
-        f"GPUs         {_gpus(found)}",
-    ]
-    lines += [f"             {a} - {b}: {link}" for a, b, link in found.topology]
-    lines.append(f"Cold reads   {found.cold.message}")
-    if found.cold.next:
-        lines.append(f"             {found.cold.next}")
-    lines.append(f"Steps        {', '.join(found.steps)}")
-    lines += [f"             no {name}: {why}" for name, why in found.missing_steps.items()]
-    lines.append(f"Noise floor  {_noise(found)}")
-    return lines
+def _table(found: Diagnosis) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    from stash.report.characters import harmless
+
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for name, words in _rows(found):
+        table.add_row(Text(name), Text(harmless(words, limit=500)))
+    return table
+
+
+def _rows(found: Diagnosis) -> Iterator[tuple[str, str]]:
+    free = found.available_bytes / 2**30
+    yield (
+        "Machine",
+        f"{found.host}: {found.cpu}, {found.cores} cores, "
+        f"{found.memory_bytes / 2**30:.1f} GiB memory ({free:.1f} free)",
+    )
+    yield (
+        "Per worker",
+        f"{found.workers} workers: {found.cores / found.workers:.1f} cores, "
+        f"{free / found.workers:.1f} GiB each",
+    )
+    yield "Software", f"torch {found.torch}, Python {found.python}, {found.system}"
+    yield "GPUs", _gpus(found)
+    for a, b, link in found.topology:
+        yield "", f"{a} - {b}: {link}"
+    yield "Cold reads", f"{found.cold.message} {found.cold.next}".strip()
+    yield "Steps", ", ".join(found.steps)
+    for name, why in found.missing_steps.items():
+        yield "", f"no {name}: {why}"
+    yield "Noise floor", _noise(found)
 
 
 def _gpus(found: Diagnosis) -> str:
