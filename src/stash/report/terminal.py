@@ -24,7 +24,7 @@ from stash.report.figures import (
     written,
 )
 from stash.results.profile import EpochResult, Profile, Provenance, Rates, StallResult
-from stash.results.steps import STALLS, STEP_BY_NAME, STEPS
+from stash.results.steps import STALLS, STEPS
 
 T = TypeVar("T")
 
@@ -32,8 +32,9 @@ T = TypeVar("T")
 MAX_WIDTH = 110
 NAME_LIMIT = 60
 MESSAGE_LIMIT = 400
+FAILURE_LIMIT = 2000  # with the last lines of the worker that failed
 MAX_WARNINGS = 10
-MAX_ADVICE = 3
+MAX_ADVICE = 1
 WIDE = 92
 
 
@@ -76,8 +77,6 @@ class _Page:
             parts += [*self._bar(breakdown), Text()]
         if self._profile.stalls:
             parts += [self._stall_table(), Text()]
-        if self._profile.steps:
-            parts += [self._step_table(), Text()]
         return [*parts, self._notes()]
 
     def _what_was_measured(self) -> Iterable[RenderableType]:
@@ -107,7 +106,8 @@ class _Page:
         nodes = "" if machine.nodes == 1 else f" on {machine.nodes} nodes"
         return (
             f"{workers} x {self._name(machine.device)}{kind}{nodes}, "
-            f"{workload.loader_workers} loader workers each"
+            f"{workload.loader_workers} loader worker"
+            f"{'' if workload.loader_workers == 1 else 's'} each"
         )
 
     def _machine_words(self) -> str:
@@ -171,26 +171,23 @@ class _Page:
             Text(words.verdict(stall)),
         ]
 
-    def _step_table(self) -> RenderableType:
-        table = self._table()
-        table.add_column("step", overflow="fold")
-        table.add_column(f"{self._unit} per iteration", overflow="fold")
-        table.add_column("what ran", overflow="fold")
-        for name, step in _in_order(self._profile.steps, [step.name for step in STEPS]):
-            seconds = figure(step.seconds_per_iteration, self._factor)
-            meaning = STEP_BY_NAME[name].meaning if name in STEP_BY_NAME else ""
-            table.add_row(
-                Text(self._charset.safe(name, limit=20)),
-                Text(f"{seconds.estimate} ({seconds.range})"),
-                Text(meaning, style="dim"),
-            )
-        return table
+    def _step_lines(self) -> list[Text]:
+        known = _in_order(self._profile.steps, [step.name for step in STEPS])
+        if not known:
+            return []
+        times = [
+            f"{self._charset.safe(name, limit=20)} "
+            + written(step.seconds_per_iteration, "", self._factor)
+            for name, step in known
+        ]
+        return [Text(f"{self._unit} per iteration: {', '.join(times)}")]
 
     def _notes(self) -> RenderableType:
         notes = Table.grid(padding=(0, 2, 0, 0))
         notes.add_column(style="bold", no_wrap=True)
         notes.add_column(overflow="fold")
         for label, lines in (
+            ("Steps", self._step_lines()),
             ("Rates", _rate_lines(self._profile.rates)),
             ("Epochs", self._epoch_lines()),
             ("Advice", self._advice_lines()),
@@ -239,7 +236,8 @@ class _Page:
         unsure = run.stopped_because in ("failed", "interrupted")
         lines = [Text(words.why_it_stopped(run), style="bold" if unsure else "")]
         if run.message and run.stopped_because == "failed":
-            lines.append(Text(self._charset.safe(run.message, limit=MESSAGE_LIMIT)))
+            told = run.message[:FAILURE_LIMIT].splitlines()
+            lines += [Text(self._charset.safe(line, limit=MESSAGE_LIMIT)) for line in told]
         if any(stall.intermittent for stall in self._profile.stalls.values()):
             lines.append(Text(INTERMITTENT_NOTE, style="dim"))
         return lines
