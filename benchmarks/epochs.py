@@ -21,7 +21,7 @@ from stash.hardware.machine import usable_cores
 from stash.launch.api import measure
 from stash.launch.request import Request
 from stash.results.document import Interval
-from stash.workloads.generate import generate_images
+from stash.workloads.generate import cache_folder, generate_images
 
 DEVICE = "emulated:v100:bytes=0.05:time=4"
 
@@ -32,7 +32,9 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--minutes", type=float, default=3.0)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="stash-epochs-", dir=".") as folder:
+    place = cache_folder()  # on a disk: temporary folders may lie in memory
+    place.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="stash-epochs-", dir=place) as folder:
         data = generate_images(Path(folder) / "images", count=options.images)
         first, later = _profiled(data, Path(folder), options.minutes)
         inside = total = 0
