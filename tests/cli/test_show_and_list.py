@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -58,10 +57,6 @@ def test_show_json_is_the_document_itself(folder: Path, profile: Profile, capsys
     assert capsys.readouterr().out == profile.to_json() + "\n"
 
 
-SAMPLE = resources.files("stash.results") / "samples" / "sample.json"
-
-
-@pytest.mark.skipif(not SAMPLE.is_file(), reason="no sample profile has been recorded yet")
 def test_show_sample_needs_no_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
