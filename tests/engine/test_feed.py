@@ -280,7 +280,7 @@ def test_starting_loader_workers_costs_time_only_where_there_are_some(make: Make
     some = make(DataLoader(Numbers(), batch_size=4, num_workers=2))
     some.use_window(WINDOW)
     seconds = some.seconds_to_start()
-    assert seconds is not None and seconds >= 0
+    assert seconds is not None and -1 < seconds < 60  # a difference: noise may make it negative
 
 
 def test_the_scripts_random_numbers_do_not_depend_on_how_often_a_block_ran(make: Make) -> None:

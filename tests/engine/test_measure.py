@@ -124,9 +124,27 @@ def test_a_queue_that_takes_long_to_fill_gets_a_longer_lead_in() -> None:
     def durations(rank: int, mode: str, since: int, now: float) -> float:
         return 0.1 + (0.1 if mode in ("warm", "cold") and since < 2 else 0.0)
 
-    world = World(durations).run(plan_of("node", "warm", max_rounds=3))
+    world = World(durations, prefetched=0).run(plan_of("node", "warm", max_rounds=3))
+    assert world.facts.calibration.lead_in_iterations["warm"] == 1, "nothing to see with no queue"
+    world = World(durations, prefetched=1).run(plan_of("node", "warm", max_rounds=3))
     assert world.facts.calibration.lead_in_iterations["warm"] == 2
     assert world.rounds[0].seconds_per_iteration()["warm"] == pytest.approx(0.1)
+
+
+def test_a_queue_turns_over_twice_and_a_block_is_as_long_as_it_is_deep() -> None:
+    world = World(steady(**{**TRUE, "warm": 0.05}), prefetched=3)
+    world.run(plan_of("node", "warm", max_rounds=1))
+    calibration = world.facts.calibration
+    assert calibration.lead_in_iterations["warm"] == 6
+    assert calibration.block_iterations["warm"] == 3
+
+
+def test_a_slow_loader_is_not_waited_for_longer_than_a_second_or_so() -> None:
+    world = World(steady(**{**TRUE, "warm": 0.4}), prefetched=20)
+    world.run(plan_of("node", "warm", max_rounds=1))
+    calibration = world.facts.calibration
+    assert calibration.lead_in_iterations["warm"] == 3
+    assert calibration.block_iterations["warm"] == 3
 
 
 def test_a_window_is_shortened_to_what_an_epoch_offers() -> None:

@@ -150,3 +150,14 @@ def test_the_last_word_on_a_check_counts() -> None:
     )
     checks = {check.name: check for check in profile_of(end=end).checks}
     assert checks["pinned"].status == "warn"
+
+
+def test_launches_that_chose_other_lead_ins_are_each_taken_at_their_own() -> None:
+    short = recording_of([[HAND_WORKED] * 5], lead_in_iterations=2, lead_in_seconds=(1.0, 1.0))
+    long = recording_of([[HAND_WORKED] * 5], lead_in_iterations=10, lead_in_seconds=(2.6, 2.6))
+    for one in long.rounds:
+        short.rounds.append(one.model_copy(update={"launch": 1}))
+    later = assemble(short, OUTCOME).epoch.later
+    assert later is not None
+    # Both lead-ins took 0.6 s longer than as many even iterations of 0.2 s.
+    assert later.seconds.estimate == pytest.approx(157 * 0.200 + 0.6)

@@ -161,3 +161,12 @@ def test_an_epoch_s_doubt_is_ours_plus_the_scatter_of_its_iterations() -> None:
     quantile = float(stats.t.ppf(0.975, 4))
     assert half == pytest.approx(quantile * math.sqrt(0.5 + 2.5 * 4 / 100))
     assert statistics.prediction_half_width([[1.0]], iterations_per_block=1, iterations=9) is None
+
+
+def test_a_launch_to_come_may_differ_as_much_as_the_launches_seen() -> None:
+    launches = [[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]]  # between launches: variance 1, error sqrt(1/3)
+    half = statistics.prediction_half_width(launches, iterations_per_block=1, iterations=10)
+    assert half == pytest.approx(float(stats.t.ppf(0.975, 2)) * math.sqrt(1 / 3 + 1))
+    scattered = [[0.5, 1.5], [1.5, 2.5], [2.5, 3.5]]  # the same, and 0.5 within each
+    half = statistics.prediction_half_width(scattered, iterations_per_block=4, iterations=10)
+    assert half == pytest.approx(float(stats.t.ppf(0.975, 2)) * math.sqrt(1 / 3 + 1 + 0.5 * 0.4))

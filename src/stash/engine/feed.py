@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
@@ -27,6 +28,8 @@ from stash.workloads.workload import move
 #: Recorded batches may take this much of what the device has free.
 REPLAY_MEMORY_FRACTION = 0.1
 MAX_REPLAY_BATCHES = 64
+#: Loader workers are started so often to learn what that costs.
+START_REPEATS = 3
 #: Of one file, when storage is timed alone.
 MAX_READ_BYTES = 256 << 20
 
@@ -177,9 +180,12 @@ class Feeds:
         """What fresh loader workers cost: their first batch against the same from running ones."""
         if self._loader.num_workers == 0:
             return None
-        self._twin = self._make_twin(self.window, persistent=True)
-        fresh, running = self._seconds_to_first_batch(), self._seconds_to_first_batch()
-        return max(0.0, fresh - running)
+        differences = []
+        for _ in range(START_REPEATS):
+            self._twin = self._make_twin(self.window, persistent=True)
+            fresh, running = self._seconds_to_first_batch(), self._seconds_to_first_batch()
+            differences.append(fresh - running)
+        return median(differences)
 
     def seconds_to_prepare(self) -> tuple[int, float]:
         """Batches and seconds of the loader alone, after the first burst has come."""

@@ -36,8 +36,8 @@ Told = Generator[None, None, _T]
 
 #: A block shorter than this is mostly barrier and clock.
 MIN_BLOCK_SECONDS = 0.05
-#: A loader block longer than this makes rounds longer than a machine's drift.
-MAX_LOADER_BLOCK_SECONDS = 1.0
+#: A loader block much longer than this makes rounds longer than a machine's drift.
+LONG_LOADER_BLOCK_SECONDS = 1.0
 WARM_UP_CHUNK = 4
 WARM_UP_MAX_SECONDS = 30.0
 WARM_UP_MAX_ITERATIONS = 200
@@ -209,12 +209,14 @@ class Measurement:
         unit = self._pipeline.unit
         trial = self._trial_window()
         bursts = yield from self._trial_bursts(trial)
-        lead = unit * _even_after(bursts, most=max(1, trial.lead // unit))
-        burst_seconds = bursts[-1]
-        longest = max(1, int(MAX_LOADER_BLOCK_SECONDS / max(burst_seconds, 1e-6)))
-        least = max(1, math.ceil(MIN_BLOCK_SECONDS / max(burst_seconds, 1e-6)))
-        timed = unit * self._gang.follow(max(least, min(lead // unit, longest)))
-        lead = self._gang.follow(lead)
+        even = _even_after(bursts, most=max(1, trial.lead // unit))
+        depth = math.ceil(self._pipeline.prefetched / unit)
+        longest = math.ceil(LONG_LOADER_BLOCK_SECONDS / max(bursts[-1], 1e-6))
+        least = math.ceil(MIN_BLOCK_SECONDS / max(bursts[-1], 1e-6))
+        # A queue that has turned over twice remembers nothing of its start, and a block as long as
+        # the queue is deep cannot live on what was prepared before it.
+        lead = unit * self._gang.follow(max(even, min(2 * depth, longest)))
+        timed = unit * self._gang.follow(max(1, least, min(max(even, depth), longest)))
         self._lengths.loader = self._fitted(Window(lead, timed, self._pipeline.prefetched))
         self._pipeline.use_window(self._lengths.loader)
 

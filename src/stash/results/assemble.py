@@ -27,7 +27,7 @@ from stash.results.profile import (
     Telemetry,
     Waiting,
 )
-from stash.results.recording import Check, End, Facts, Phase, Rate, Round
+from stash.results.recording import Block, Check, End, Facts, Phase, Rate, Round
 from stash.results.statistics import Estimate
 from stash.results.steps import STEPS, Stall, compute_step, stalls_of, whole_iteration
 from stash.results.validity import checks_of
@@ -85,7 +85,7 @@ def assemble(recording: Recording, outcome: Outcome) -> Profile:
         steps=_steps(times, rounds),
         stalls={s.name: _stall(s, times, hourly_usd) for s in stalls_of(times.steps)},
         waiting=_waiting(times),
-        epoch=_epochs(facts, times, rounds, hourly_usd),
+        epoch=_epochs(recording, times, hourly_usd),
         rates=_rates(recording.facts, times),
         telemetry=_telemetry(rounds, facts.machine.cores),
         checks=_checks(recording),
@@ -183,47 +183,38 @@ def _waiting(times: Times) -> Waiting:
     return Waiting(later=against(whole_iteration(times.steps)), first=against("cold"))
 
 
-def _epochs(
-    facts: Facts, times: Times, rounds: Sequence[Round], hourly_usd: float | None
-) -> Epochs:
+def _epochs(recording: Recording, times: Times, hourly_usd: float | None) -> Epochs:
     def epoch(step: str) -> EpochResult | None:
-        if step not in times.steps or not facts.workload.samples:
+        if step not in times.steps or not recording.facts[0].workload.samples:
             return None
-        return _epoch(step, facts, times, rounds, hourly_usd)
+        return _epoch(step, recording, times, hourly_usd)
 
     return Epochs(first=epoch("cold"), later=epoch("warm"))
 
 
-def _epoch(
-    step: str, facts: Facts, times: Times, rounds: Sequence[Round], hourly_usd: float | None
-) -> EpochResult:
-    """Start of the loaders, the iterations until the pipeline runs evenly, then the even ones."""
-    workload, machine = facts.workload, facts.machine
-    iterations = workload.iterations_per_epoch
-    if iterations is None:
-        per_worker = math.ceil((workload.samples or 0) / machine.workers)
-        iterations = math.ceil(per_worker / workload.batch_per_worker)
-    blocks = [block for one in rounds for block in one.blocks if block.step == step]
-    lead = min(blocks[0].lead_in_iterations, iterations)
-    lead_values = [
-        max(s for s in block.lead_in_seconds if s is not None) if lead else 0.0 for block in blocks
-    ]
-    start = facts.calibration.loader_start_seconds or 0.0
-    pays_start = step == "cold" or not facts.calibration.loader_persistent
-    even = iterations - lead
+def _epoch(step: str, recording: Recording, times: Times, hourly_usd: float | None) -> EpochResult:
+    """All iterations at an even pace, and what the start of the loaders and of a queue adds."""
+    facts = recording.facts[0]
+    machine, iterations = facts.machine, _iterations_of_an_epoch(facts)
     values = times.by_step[step]
-    lead_in = statistics.plain_mean([lead_values])
-    seconds = (
-        (start if pays_start else 0.0)
-        + lead_in.mean * (lead / blocks[0].lead_in_iterations if lead else 0.0)
-        + even * statistics.plain_mean(values).mean
-    )
+    even = statistics.plain_mean(values).mean
+    blocks = [block for one in recording.rounds for block in one.blocks if block.step == step]
+    leads = [min(block.lead_in_iterations, iterations) for block in blocks]
+    filling = [
+        _lead_in_seconds(block) * lead / max(block.lead_in_iterations, 1) - lead * even
+        for block, lead in zip(blocks, leads, strict=True)
+    ]
+    pays_start = step == "cold" or not facts.calibration.loader_persistent
+    starts = [one.calibration.loader_start_seconds or 0.0 for one in recording.facts]
+    start = sum(starts) / len(starts) if pays_start else 0.0
+    seconds = iterations * even + sum(filling) / len(filling) + start
     half = None
-    if even > 0:
+    evenly = iterations - sum(leads) / len(leads)
+    if evenly > 0:
         even_half = statistics.prediction_half_width(
-            values, iterations_per_block=blocks[0].iterations, iterations=even
+            values, iterations_per_block=blocks[0].iterations, iterations=evenly
         )
-        half = None if even_half is None else math.hypot(even * even_half, _scatter(lead_values))
+        half = None if even_half is None else math.hypot(evenly * even_half, _scatter(filling))
     total = Interval(
         estimate=seconds,
         low=None if half is None else seconds - half,
@@ -235,6 +226,18 @@ def _epoch(
         device_hours=_scaled(total, machine.workers / SECONDS_PER_HOUR),
         usd=None if hourly_usd is None else _scaled(total, hourly_usd / SECONDS_PER_HOUR),
     )
+
+
+def _iterations_of_an_epoch(facts: Facts) -> int:
+    workload = facts.workload
+    if workload.iterations_per_epoch is not None:
+        return workload.iterations_per_epoch
+    per_worker = math.ceil((workload.samples or 0) / facts.machine.workers)
+    return math.ceil(per_worker / workload.batch_per_worker)
+
+
+def _lead_in_seconds(block: Block) -> float:
+    return max((s for s in block.lead_in_seconds if s is not None), default=0.0)
 
 
 def _scatter(values: Sequence[float]) -> float:

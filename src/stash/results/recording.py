@@ -13,7 +13,16 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from stash.results.document import Count, Model, Name, Positive, Quantity, Seconds, Text
+from stash.results.document import (
+    Count,
+    Model,
+    Name,
+    Positive,
+    Quantity,
+    Seconds,
+    SignedSeconds,
+    Text,
+)
 
 
 class Disturbance(Model):
@@ -134,7 +143,7 @@ class Calibration(Model):
     window_samples: Count
     replay_batches: Count
     replay_shapes_vary: bool
-    loader_start_seconds: Seconds | None  # starting fresh loader workers
+    loader_start_seconds: SignedSeconds | None  # fresh loader workers against running ones
     loader_persistent: bool  # whether later epochs keep them
     seed: Count
 

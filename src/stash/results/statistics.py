@@ -119,16 +119,22 @@ def ratio(
 
 
 def prediction_half_width(
-    launches: Launches, *, iterations_per_block: float, iterations: int
+    launches: Launches, *, iterations_per_block: float, iterations: float
 ) -> float | None:
-    """Half-width for the mean of future iterations: our own doubt plus their scatter."""
+    """Half-width for the mean of future iterations: our own doubt plus their scatter.
+
+    They run in a launch of their own, so several launches add the scatter between launches.
+    """
     center = plain_mean(launches)
     if center.standard_error is None:
         return None
-    pooled = np.concatenate([np.asarray(rounds, dtype=float) for rounds in launches])
-    scatter = float(np.var(pooled, ddof=1)) * iterations_per_block / iterations
-    quantile = _quantile((1 + CONFIDENCE) / 2, center.degrees_of_freedom)
-    return quantile * math.sqrt(center.standard_error**2 + scatter)
+    arrays = [np.asarray(rounds, dtype=float) for rounds in launches if len(rounds)]
+    freedom = sum(len(rounds) - 1 for rounds in arrays)
+    squares = sum(float(np.sum((rounds - np.mean(rounds)) ** 2)) for rounds in arrays)
+    within = squares / freedom if freedom else 0.0
+    between = float(np.var([np.mean(rounds) for rounds in arrays], ddof=1)) if arrays[1:] else 0.0
+    variance = center.standard_error**2 + between + within * iterations_per_block / iterations
+    return _quantile((1 + CONFIDENCE) / 2, center.degrees_of_freedom) * math.sqrt(variance)
 
 
 def trimmed_mean(values: Sequence[float] | np.ndarray) -> float:
