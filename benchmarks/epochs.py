@@ -3,7 +3,10 @@
 Profiles a workload over a small folder of pictures, then trains on the same folder under plain
 torchrun, without Stash: one cold epoch (page cache emptied) and two warm ones, several times.
 
-    python benchmarks/epochs.py [--images 1024] [--repeats 3]
+Epochs run in launches of their own, so the profile takes several launches too: only then does it
+know how launches differ.
+
+    python benchmarks/epochs.py [--images 4096] [--repeats 3] [--launches 4] [--minutes 3]
 """
 
 from __future__ import annotations
@@ -28,15 +31,16 @@ DEVICE = "emulated:v100:bytes=0.05:time=4"
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--images", type=int, default=1024)
+    parser.add_argument("--images", type=int, default=4096)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--launches", type=int, default=4)
     parser.add_argument("--minutes", type=float, default=3.0)
     options = parser.parse_args()
     place = cache_folder()  # on a disk: temporary folders may lie in memory
     place.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="stash-epochs-", dir=place) as folder:
         data = generate_images(Path(folder) / "images", count=options.images)
-        first, later = _profiled(data, Path(folder), options.minutes)
+        first, later = _profiled(data, Path(folder), options)
         inside = total = 0
         for repeat in range(options.repeats):
             seconds = _epochs(data)
@@ -54,7 +58,7 @@ def main() -> None:
     print(json.dumps({"inside": inside, "epochs": total}))
 
 
-def _profiled(data: Path, folder: Path, minutes: float) -> tuple[Interval, Interval]:
+def _profiled(data: Path, folder: Path, options: argparse.Namespace) -> tuple[Interval, Interval]:
     request = Request(
         workload="resnet18",
         data=data,
@@ -63,7 +67,8 @@ def _profiled(data: Path, folder: Path, minutes: float) -> tuple[Interval, Inter
         device=DEVICE,
         steps=("node", "warm", "cold"),
         half_width=0.01,
-        max_minutes=minutes,
+        max_minutes=options.minutes,
+        launches=options.launches,
         out=folder / "profiles",
     )
     epoch = measure(request).profile.epoch
