@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -43,47 +45,78 @@ def usable_cores() -> int:
 
 
 def usable_memory_bytes() -> int:
-    """Memory of the machine, or of the container where that is less."""
+    """Memory of the machine, or of the container or job where that is less."""
     total = int(psutil.virtual_memory().total)
-    limits = [
-        _number_in("/sys/fs/cgroup/memory.max"),
-        _number_in("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
-    ]
-    return min([total, *(int(limit) for limit in limits if limit is not None and limit > 0)])
+    return min([total, *(limit for limit, _ in _memory_limits())])
 
 
 def available_memory_bytes() -> int:
-    """Memory that can still be had without swapping, within the container's limit."""
+    """Memory that can still be had without swapping, within the limit of container and job."""
     free = int(psutil.virtual_memory().available)
-    for limit_path, used_path in (
-        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-        (
-            "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-            "/sys/fs/cgroup/memory/memory.usage_in_bytes",
-        ),
-    ):
-        limit, used = _number_in(limit_path), _number_in(used_path)
-        if limit is not None and used is not None and limit < psutil.virtual_memory().total:
-            free = min(free, max(0, int(limit - used)))
-    return free
+    return min([free, *(max(0, limit - used) for limit, used in _memory_limits())])
+
+
+def _memory_limits() -> Iterator[tuple[int, int]]:
+    """Limit and use, in bytes, of every group around this process that withholds memory."""
+    total = psutil.virtual_memory().total
+    for group in own_groups("memory"):
+        for limit_name, used_name in (
+            ("memory.max", "memory.current"),
+            ("memory.limit_in_bytes", "memory.usage_in_bytes"),
+        ):
+            limit, used = _number_in(group / limit_name), _number_in(group / used_name)
+            if limit is not None and used is not None and 0 < limit < total:
+                yield int(limit), int(used)
 
 
 def _cpu_quota() -> float | None:
-    try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
-        return None if quota == "max" else float(quota) / float(period)
-    except (OSError, ValueError):
-        pass
-    quota_us = _number_in("/sys/fs/cgroup/cpu/cpu.cfs_quota_us")
-    period_us = _number_in("/sys/fs/cgroup/cpu/cpu.cfs_period_us")
-    if quota_us is None or period_us is None or quota_us <= 0:
-        return None
-    return quota_us / period_us
+    """Cores' worth of time that the tightest group around this process grants."""
+    quotas = []
+    for group in own_groups("cpu"):
+        with contextlib.suppress(OSError, ValueError):
+            quota, period = (group / "cpu.max").read_text().split()
+            if quota != "max":
+                quotas.append(float(quota) / float(period))
+        quota_us = _number_in(group / "cpu.cfs_quota_us")
+        period_us = _number_in(group / "cpu.cfs_period_us")
+        if quota_us is not None and period_us is not None and quota_us > 0:
+            quotas.append(quota_us / period_us)
+    return min(quotas, default=None)
 
 
-def _number_in(path: str) -> float | None:
+def own_groups(
+    controller: str,
+    *,
+    mounted: Path = Path("/sys/fs/cgroup"),
+    membership: Path = Path("/proc/self/cgroup"),
+) -> list[Path]:
+    """This process's control group and those around it, for both versions of control groups.
+
+    Batch systems put their limits on groups deep inside, where the root shows nothing of them.
+    """
     try:
-        return float(Path(path).read_text())
+        lines = membership.read_text().splitlines()
+    except OSError:
+        return []
+    groups = []
+    for line in lines:
+        _, controllers, own = line.split(":", 2)
+        if controllers and controller not in controllers.split(","):
+            continue
+        # Version 1 has a tree for each set of controllers; version 2 has one, perhaps beside them.
+        trees = [controllers, controller] if controllers else [".", "unified"]
+        for tree in (mounted / name for name in trees):
+            inside = tree / own.lstrip("/")
+            while inside != tree:
+                groups.append(inside)
+                inside = inside.parent
+            groups.append(tree)
+    return [group for group in dict.fromkeys(groups) if group.is_dir()]
+
+
+def _number_in(path: Path) -> float | None:
+    try:
+        return float(path.read_text())
     except (OSError, ValueError):
         return None
 
