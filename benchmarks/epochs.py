@@ -6,7 +6,7 @@ torchrun, without Stash: one cold epoch (page cache emptied) and two warm ones, 
 Epochs run in launches of their own, so the profile takes several launches too: only then does it
 know how launches differ.
 
-    python benchmarks/epochs.py [--images 4096] [--repeats 3] [--launches 4] [--minutes 3]
+    python benchmarks/epochs.py [--images 2048] [--repeats 3] [--launches 4] [--minutes 3]
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ DEVICE = "emulated:v100:bytes=0.05:time=4"
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--images", type=int, default=4096)
+    parser.add_argument("--images", type=int, default=2048)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--launches", type=int, default=4)
     parser.add_argument("--minutes", type=float, default=3.0)
@@ -83,7 +83,9 @@ def _epochs(data: Path) -> list[float]:
     command += ["--nproc-per-node", "2", "-m", "stash.workloads.train", "resnet18"]
     command += ["--data", str(data), "--device", DEVICE, "--num-workers", "1", "--epochs", "3"]
     environment = {**os.environ, "OMP_NUM_THREADS": str(max(1, usable_cores() // 2))}
-    done = subprocess.run(command, check=True, env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        command, check=True, env=environment, capture_output=True, text=True, timeout=300
+    )
     return [
         float(line.split()[-1]) for line in done.stdout.splitlines() if line.startswith("epoch ")
     ]

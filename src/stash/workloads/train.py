@@ -35,6 +35,9 @@ BUCKET_CAPS_MIB = (1.0, 25.0)
 #: Read to learn the shapes of a batch; not one, which batch norm refuses to train on.
 EXAMPLE_SAMPLES = 2
 
+#: For gloo's threads to come to rest after the last exchange.
+QUIET_SECONDS = 0.2
+
 Loss = Callable[[nn.Module, Batch], torch.Tensor]
 
 
@@ -50,6 +53,18 @@ def main(arguments: list[str] | None = None) -> None:
     model, optimizer, loss = _prepare(workload, device_name, device, options.dtype)
     loader = make_loader(workload, options.num_workers, pin_memory=device.type == "cuda")
     _train(model, optimizer, loss, loader, device, options)
+    _leave_group()
+
+
+def _leave_group() -> None:
+    """End the exchange while its threads are idle.
+
+    After an exchange gloo's threads still drop Python objects, for which they need the interpreter;
+    a group that is destroyed together with its model waits for them without letting go of it
+    (seen with torch 2.13: a worker that never ends).
+    """
+    dist.barrier()
+    time.sleep(QUIET_SECONDS)
     dist.destroy_process_group()
 
 
