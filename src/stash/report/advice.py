@@ -24,6 +24,12 @@ class Advice:
     gain_share: float  # of an iteration; of the first epoch's where `only_first_epoch`
     only_first_epoch: bool = False
 
+    @property
+    def gain(self) -> str:
+        """The most that it would give back, in words."""
+        of = "the first epoch" if self.only_first_epoch else "the time"
+        return f"up to {100 * self.gain_share:.0f} % of {of}"
+
 
 def advise(profile: Profile) -> list[Advice]:
     """What follows from the significant stalls of a profile, the most useful first."""

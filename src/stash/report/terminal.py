@@ -3,30 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
-from typing import TypeVar
 
 from rich import box
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from stash.report import bars, words
+from stash.report import bars, facts, words
 from stash.report.advice import advise
 from stash.report.characters import Charset
-from stash.report.figures import (
-    duration,
-    duration_unit,
-    figure,
-    large_count,
-    time_unit,
-    with_unit,
-    written,
-)
-from stash.results.profile import EpochResult, Profile, Provenance, Rates, StallResult
-from stash.results.steps import STALLS, STEPS
-
-T = TypeVar("T")
+from stash.report.figures import figure, written
+from stash.results.profile import Profile, Provenance, StallResult
 
 #: Longer lines are harder to read than to scroll.
 MAX_WIDTH = 110
@@ -66,9 +53,7 @@ class _Page:
         self._profile = profile
         self._charset = charset
         self._width = width
-        whole = bars.whole_step(profile)
-        seconds = profile.steps[whole].seconds_per_iteration.estimate if whole else 1.0
-        self._unit, self._factor = time_unit(seconds)
+        self._unit, self._factor = facts.iteration_unit(profile)
 
     def parts(self) -> list[RenderableType]:
         """The page from top to bottom."""
@@ -83,52 +68,8 @@ class _Page:
         provenance = self._profile.provenance
         if provenance is not Provenance.MEASURED:
             yield Text(words.NOT_MEASURED[provenance], style="bold reverse")
-        yield Text(self._workload_words())
-        yield Text(self._worker_words())
-        yield Text(self._machine_words())
-        yield Text(self._run_words())
-
-    def _workload_words(self) -> str:
-        workload = self._profile.workload
-        facts = [
-            f"{large_count(workload.parameters)} parameters",
-            self._name(workload.dtype),
-            self._name(workload.optimizer),
-            f"batch {workload.batch_per_worker} per worker",
-        ]
-        return f"{self._name(workload.name)}: {', '.join(facts)}"
-
-    def _worker_words(self) -> str:
-        machine, workload = self._profile.machine, self._profile.workload
-        workers = "1 worker" if machine.workers == 1 else f"{machine.workers} workers"
-        names = sorted({self._name(name) for name in machine.devices} - {machine.device})
-        kind = f" ({', '.join(names[:2])})" if names else ""
-        nodes = "" if machine.nodes == 1 else f" on {machine.nodes} nodes"
-        return (
-            f"{workers} x {self._name(machine.device)}{kind}{nodes}, "
-            f"{workload.loader_workers} loader worker"
-            f"{'' if workload.loader_workers == 1 else 's'} each"
-        )
-
-    def _machine_words(self) -> str:
-        machine, workload = self._profile.machine, self._profile.workload
-        size = "" if workload.samples is None else f" ({large_count(workload.samples)} samples)"
-        data = f"data {self._name(workload.data)}{size}; " if workload.data else ""
-        instance = f" ({self._name(machine.instance)})" if machine.instance else ""
-        return (
-            f"{data}host {self._name(machine.host)}{instance}, {machine.cores} cores; "
-            f"torch {self._name(machine.torch)}, {self._name(machine.backend)}"
-        )
-
-    def _run_words(self) -> str:
-        profile, run = self._profile, self._profile.run
-        launches = "1 launch" if run.launches == 1 else f"{run.launches} launches"
-        rounds = "1 round" if run.rounds == 1 else f"{run.rounds} rounds"
-        return (
-            f"{profile.provenance.value}: {rounds} in {launches}, "
-            f"{duration(run.measuring_seconds)}, {moment(profile.created)}, "
-            f"profile {self._name(profile.id)}"
-        )
+        for line in facts.what_was_measured(self._profile, self._name):
+            yield Text(line)
 
     def _headline(self) -> RenderableType:
         first, *others = words.headline(self._profile)
@@ -150,29 +91,25 @@ class _Page:
         table.add_column("paper's %", justify="right", overflow="fold")
         table.add_column("finds", justify="right", overflow="fold")
         table.add_column("significant?", overflow="fold")
-        for name, stall in _in_order(self._profile.stalls, [stall.name for stall in STALLS]):
+        for name, stall in facts.stalls_in_order(self._profile):
             style = "" if stall.significant else "dim"
             table.add_row(*self._stall_row(name, stall), style=style)
-        return Group(table, Text(TABLE_NOTE, style="dim"))
+        return Group(table, Text(facts.TABLE_NOTE, style="dim"))
 
     def _stall_row(self, name: str, stall: StallResult) -> list[Text]:
         seconds = figure(stall.seconds_per_iteration, self._factor)
         indent = "  " if stall.part_of else ""
-        paper = "-"
-        if stall.percent is not None:
-            paper = with_unit(figure(stall.percent).estimate, "%")
-            paper = f"{paper} {self._charset.safe(stall.percent_of, limit=12)}"
         return [
             Text(indent + self._charset.safe(name, limit=20)),
             Text(f"{seconds.estimate} ({seconds.range})"),
             Text(words.share_words(stall)),
-            Text(paper),
+            Text(facts.paper_words(stall, lambda text: self._charset.safe(text, limit=12))),
             Text(words.detectable(stall, self._factor)),
             Text(words.verdict(stall)),
         ]
 
     def _step_lines(self) -> list[Text]:
-        known = _in_order(self._profile.steps, [step.name for step in STEPS])
+        known = facts.steps_in_order(self._profile)
         if not known:
             return []
         times = [
@@ -188,8 +125,8 @@ class _Page:
         notes.add_column(overflow="fold")
         for label, lines in (
             ("Steps", self._step_lines()),
-            ("Rates", _rate_lines(self._profile.rates)),
-            ("Epochs", self._epoch_lines()),
+            ("Rates", _as_text(facts.rate_lines(self._profile.rates))),
+            ("Epochs", _as_text(facts.epoch_lines(self._profile))),
             ("Advice", self._advice_lines()),
             ("Checks", self._check_lines()),
             ("End", self._end_lines()),
@@ -198,17 +135,10 @@ class _Page:
                 notes.add_row(Text(label), Group(*lines))
         return notes
 
-    def _epoch_lines(self) -> list[Text]:
-        epochs = self._profile.epoch
-        named = (("first", epochs.first), ("later", epochs.later))
-        return [Text(_epoch_words(name, epoch)) for name, epoch in named if epoch is not None]
-
     def _advice_lines(self) -> list[Text]:
         lines = []
         for one in advise(self._profile)[:MAX_ADVICE]:
-            of = "the first epoch" if one.only_first_epoch else "the time"
-            gain = f" (up to {100 * one.gain_share:.0f} % of {of})" if one.stall else ""
-            start = f"{one.stall}{gain}: " if one.stall else ""
+            start = f"{one.stall} ({one.gain}): " if one.stall else ""
             lines.append(Text(start + self._charset.safe(one.sentence)))
         return lines
 
@@ -239,7 +169,7 @@ class _Page:
             told = run.message[:FAILURE_LIMIT].splitlines()
             lines += [Text(self._charset.safe(line, limit=MESSAGE_LIMIT)) for line in told]
         if any(stall.intermittent for stall in self._profile.stalls.values()):
-            lines.append(Text(INTERMITTENT_NOTE, style="dim"))
+            lines.append(Text(facts.INTERMITTENT_NOTE, style="dim"))
         return lines
 
     def _table(self) -> Table:
@@ -250,45 +180,5 @@ class _Page:
         return self._charset.safe(text, limit=NAME_LIMIT)
 
 
-INTERMITTENT_NOTE = (
-    "An intermittent stall hits some iterations only: it is given by its plain mean, which "
-    "leaves none of them out."
-)
-TABLE_NOTE = (
-    "Intervals are 95 %. share: of a whole iteration (* of the first epoch); only shares add up. "
-    "paper's %: of the step named. finds: smallest stall that this run finds 4 times in 5."
-)
-
-
-def moment(created: datetime) -> str:
-    """A point in time to the minute."""
-    return created.isoformat(sep=" ", timespec="minutes").replace("+00:00", " UTC")
-
-
-def _in_order(found: dict[str, T], order: list[str]) -> list[tuple[str, T]]:
-    known = [name for name in order if name in found]
-    unknown = [name for name in found if name not in order]
-    return [(name, found[name]) for name in known + unknown]
-
-
-def _rate_lines(rates: Rates) -> list[Text]:
-    named = (
-        ("devices", rates.devices),
-        ("preprocessing", rates.preprocessing),
-        ("storage", rates.storage),
-    )
-    known = [f"{name} {written(rate, '')}" for name, rate in named if rate is not None]
-    if not known:
-        return []
-    lines = [Text(f"samples/s alone: {', '.join(known)}")]
-    slowest = words.bottleneck(rates)
-    return [*lines, Text(slowest)] if slowest else lines
-
-
-def _epoch_words(name: str, epoch: EpochResult) -> str:
-    unit, factor = duration_unit(epoch.seconds.estimate)
-    time = written(epoch.seconds, unit, factor)
-    iterations = f"{epoch.iterations} iterations"
-    if epoch.usd is not None:
-        return f"{name}: {time}, {written(epoch.usd, '$')}, {iterations}"
-    return f"{name}: {time}, {written(epoch.device_hours, 'device-hours')}, {iterations}"
+def _as_text(lines: list[str]) -> list[Text]:
+    return [Text(line) for line in lines]
