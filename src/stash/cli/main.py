@@ -12,6 +12,7 @@ import typer
 from stash.cli import doctor as doctor_command
 from stash.cli import list as list_command
 from stash.cli import profile as profile_command
+from stash.cli import report as report_command
 from stash.cli import show as show_command
 from stash.cli.output import print_error
 from stash.errors import StashError
@@ -29,6 +30,7 @@ app = typer.Typer(
 )
 app.command("profile")(profile_command.profile)
 app.command("show")(show_command.show)
+app.command("report")(report_command.report)
 app.command("list")(list_command.list_profiles)
 app.command("doctor")(doctor_command.doctor)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,13 +27,22 @@ def show(
     """Show where the time goes in one profile."""
     from stash.cli.output import print_document, report_console
 
-    found = load_sample() if sample else _load(profile, folder)
+    (found,) = load_profiles([profile], folder, sample=sample)
     if as_json:
         print_document(found)
         return
     from stash.report.terminal import print_profile
 
     print_profile(found, report_console())
+
+
+def load_profiles(
+    references: Sequence[str] | None, folder: Path | None, *, sample: bool = False
+) -> list[Profile]:
+    """Profiles by what people call them; the sample, or the last one where none is named."""
+    if sample:
+        return [load_sample()]
+    return [_load(reference, folder) for reference in references or ["last"]]
 
 
 def load_sample() -> Profile:

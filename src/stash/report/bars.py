@@ -139,7 +139,7 @@ def legend(segments: Sequence[Segment], width: int, charset: Charset) -> Text:
     text = Text()
     column = 0
     for segment in segments:
-        entry = f"{charset.mark(segment.kind)} {_legend_words(segment)}"
+        entry = f"{charset.mark(segment.kind)} {legend_words(segment)}"
         if column:
             fits = column + len(GAP) + len(entry) <= width
             text.append(GAP if fits else "\n")
@@ -150,7 +150,8 @@ def legend(segments: Sequence[Segment], width: int, charset: Charset) -> Text:
     return text
 
 
-def _legend_words(segment: Segment) -> str:
+def legend_words(segment: Segment) -> str:
+    """A part of a bar with its share, its sign, and whether it is there at all."""
     words = f"{segment.label} {with_unit(figure(segment.share, 100).estimate, '%')}"
     notes = []
     if segment.share.estimate < 0:

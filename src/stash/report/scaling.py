@@ -12,14 +12,14 @@ from rich.text import Text
 
 from stash.errors import StashError
 from stash.report.bars import whole_step
-from stash.report.characters import Charset, harmless
+from stash.report.characters import Charset
+from stash.report.comparison import SAME_WORKLOAD, first_difference
 from stash.report.figures import derived, figure, with_unit
 from stash.report.words import largest_stall
 from stash.results.document import Interval
 from stash.results.profile import Profile
 
-#: What must be the same for a ratio of two profiles to mean anything.
-SAME_WORKLOAD = ("name", "parameters", "batch_per_worker", "dtype", "optimizer", "data")
+#: Beside the workload, what must be the same for a ratio of two profiles to mean anything.
 SAME_MACHINE = ("device", "torch", "backend")
 
 
@@ -116,19 +116,14 @@ def _row(profile: Profile, step: str, base: float, base_workers: int) -> Scaling
 
 
 def _require_comparable(one: Profile, other: Profile) -> None:
-    facts = (("workload", SAME_WORKLOAD), ("machine", SAME_MACHINE))
-    for part, fields in facts:
-        for field in fields:
-            left = getattr(getattr(one, part), field)
-            right = getattr(getattr(other, part), field)
-            if left != right:
-                raise StashError(
-                    f"These profiles cannot be put in one scaling table: {part}.{field} is "
-                    f"{harmless(str(left), limit=60)} in one and "
-                    f"{harmless(str(right), limit=60)} in another. "
-                    "Measure all worker counts with the same workload and software.",
-                    exit_code=2,
-                )
+    found = first_difference(one, other, workload=SAME_WORKLOAD, machine=SAME_MACHINE)
+    if found is not None:
+        field, left, right = found
+        raise StashError(
+            f"These profiles cannot be put in one scaling table: {field} is {left} in one and "
+            f"{right} in another. Measure all worker counts with the same workload and software.",
+            exit_code=2,
+        )
 
 
 def _common_step(profiles: Sequence[Profile]) -> str:

@@ -23,20 +23,8 @@ def file_name(profile: Profile) -> str:
 def save(profile: Profile, folder: Path, *, name: str | None = None, force: bool = False) -> Path:
     """Write a profile so that a reader sees all of it or nothing."""
     target = folder / (name or file_name(profile))
-    temporary = None
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(prefix=".stash-", suffix=".tmp", dir=folder)
-        os.chmod(temporary, 0o644)  # temporary files are private; a store is for colleagues, too
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(profile.to_json())
-            file.flush()
-            os.fsync(file.fileno())
-        if force:
-            Path(temporary).replace(target)
-            temporary = None
-        else:
-            _claim(Path(temporary), target)
+        write_whole(profile.to_json(), target, force=force)
     except FileExistsError:
         raise StashError(f"Will not overwrite {target} without --force.") from None
     except OSError as error:
@@ -44,10 +32,28 @@ def save(profile: Profile, folder: Path, *, name: str | None = None, force: bool
             f"Cannot write the profile to {folder}: {error.strerror or error}. "
             "Name a writable folder with --out."
         ) from None
+    return target
+
+
+def write_whole(text: str, target: Path, *, force: bool) -> None:
+    """Give a file its name only once all of it is on the disk; FileExistsError unless forced."""
+    temporary = None
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(prefix=".stash-", suffix=".tmp", dir=target.parent)
+        os.chmod(temporary, 0o644)  # temporary files are private; a store is for colleagues, too
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        if force:
+            Path(temporary).replace(target)
+            temporary = None
+        else:
+            _claim(Path(temporary), target)
     finally:
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)
-    return target
 
 
 def _claim(temporary: Path, target: Path) -> None:
