@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from stash.cli import doctor as doctor_command
+from stash.cli import export as export_command
 from stash.cli import list as list_command
 from stash.cli import profile as profile_command
 from stash.cli import report as report_command
@@ -31,6 +32,7 @@ app = typer.Typer(
 app.command("profile")(profile_command.profile)
 app.command("show")(show_command.show)
 app.command("report")(report_command.report)
+app.command("export")(export_command.export)
 app.command("list")(list_command.list_profiles)
 app.command("doctor")(doctor_command.doctor)
 

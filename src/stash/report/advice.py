@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from stash.report.figures import derived, size_in_bytes, time_unit, written
+from stash.report.figures import derived, figure, size_in_bytes, time_unit, written
 from stash.report.words import undivided_stalls
+from stash.results.document import Interval
 from stash.results.profile import Profile, StallResult
 
 #: Whatever takes less of the time than this is not worth anybody's afternoon.
@@ -101,23 +102,23 @@ class _LoaderPlan:
     needed: int
     affordable: int
     cores: int
-    devices_rate: float
+    devices_rate: Interval
     rate_per_loader_worker: float
     cores_busy: int
 
     def advice(self, share: float) -> Advice:
         if self.needed <= self.loader_workers:
             sentence = (
-                f"{self.loader_workers} loader workers per worker are enough by their own rate, so "
-                "more will not help: they compete with training for cores, or batches come in "
+                f"Loader workers ({self.loader_workers} per worker) are enough by their own rate, "
+                "so more will not help: they compete with training for cores, or batches come in "
                 "bursts. Try a larger prefetch_factor, pin_memory=True, fewer threads per worker."
             )
             return Advice(stall="prep", sentence=sentence, gain_share=share)
         if self.needed <= self.affordable:
             sentence = (
                 f"Use {self.needed} loader workers per worker instead of {self.loader_workers}: "
-                f"one prepares {self.rate_per_loader_worker:.3g} samples/s, the devices take "
-                f"{self.devices_rate:.3g}."
+                f"one prepares {figure(derived(self.rate_per_loader_worker)).estimate} samples/s, "
+                f"the devices take {figure(self.devices_rate).estimate}."
             )
             return Advice(stall="prep", sentence=sentence, gain_share=share)
         return Advice(stall="prep", sentence=self._beyond_cores(), gain_share=self._partial(share))
@@ -143,7 +144,7 @@ class _LoaderPlan:
         if self.affordable <= self.loader_workers:
             return share
         now = 1 / max(1, self.loader_workers)
-        hidden = self.workers * self.rate_per_loader_worker / self.devices_rate
+        hidden = self.workers * self.rate_per_loader_worker / self.devices_rate.estimate
         return share * (now - 1 / self.affordable) / (now - hidden)
 
 
@@ -164,7 +165,7 @@ def _loader_plan(profile: Profile) -> _LoaderPlan | None:
         needed=math.ceil(rates.devices.estimate / per_loader / workers),
         affordable=max(0, machine.cores - busy) // workers,
         cores=machine.cores,
-        devices_rate=rates.devices.estimate,
+        devices_rate=rates.devices,
         rate_per_loader_worker=per_loader,
         cores_busy=busy,
     )
@@ -186,19 +187,20 @@ def _fetch(profile: Profile, stall: StallResult) -> Advice | None:
 
 def _storage_need(profile: Profile) -> str:
     rates = profile.rates
-    others = [rate.estimate for rate in (rates.devices, rates.preprocessing) if rate is not None]
+    others = [rate for rate in (rates.devices, rates.preprocessing) if rate is not None]
     if rates.storage is None or not others:
         return "Use faster storage (local SSD) or fewer, larger files."
-    measured, needed = rates.storage.estimate, min(others)
-    if measured >= needed:
+    needed = min(others, key=lambda rate: rate.estimate)
+    has, needs = figure(rates.storage).estimate, figure(needed).estimate
+    if rates.storage.estimate >= needed.estimate:
         return (
-            f"Storage alone sustains {measured:.3g} samples/s, more than the {needed:.3g} that are "
+            f"Storage alone sustains {has} samples/s, more than the {needs} that are "
             "needed, so it is latency that shows: more loader workers or a larger prefetch_factor "
             "would hide it."
         )
     return (
-        f"Storage sustains {measured:.3g} samples/s{_per_second(profile, measured)}, "
-        f"{needed:.3g}{_per_second(profile, needed)} are needed: use faster storage."
+        f"Storage sustains {has} samples/s{_per_second(profile, rates.storage.estimate)}, "
+        f"{needs}{_per_second(profile, needed.estimate)} are needed: use faster storage."
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from statistics import fmean
 
-from scipy import stats
+from scipy.special import stdtrit
 
 from stash.report.bars import whole_step
 from stash.report.comparison import difference
@@ -144,7 +144,7 @@ def _worker(
     lag = statistics.estimate([lags])
     bound = lag.value
     if lag.standard_error is not None:
-        sure = float(stats.t.ppf(1 - 0.025 / workers, lag.degrees_of_freedom))
+        sure = float(stdtrit(lag.degrees_of_freedom, 1 - 0.025 / workers))
         bound = lag.value - sure * lag.standard_error
     return Worker(
         number,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtrit
 
 Launches = Sequence[Sequence[float]]
 
@@ -71,7 +71,7 @@ class Estimate:
 
 @lru_cache(maxsize=4096)
 def _quantile(probability: float, degrees_of_freedom: int) -> float:
-    return float(stats.t.ppf(probability, degrees_of_freedom))
+    return float(stdtrit(degrees_of_freedom, probability))
 
 
 def estimate(launches: Launches, *, iteration_seconds: float | None = None) -> Estimate:

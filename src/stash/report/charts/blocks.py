@@ -77,7 +77,7 @@ def _panels(profile: Profile, steps: list[tuple[str, StepResult]], width: int) -
         )
         level = alt.Chart(table(f"step{index}"))
         band = level.mark_rect(color="#dfe5ea").encode(
-            y=alt.Y("low:Q"), y2="high:Q", x=alt.value(0), x2=alt.value(inner)
+            y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), x=alt.XValue(0), x2=alt.X2Value(inner)
         )
         line = level.mark_rule(
             color="#b3410f", strokeWidth=1.5, strokeDash=look.outline_dash

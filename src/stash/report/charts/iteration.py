@@ -11,7 +11,7 @@ from stash.report.bars import Breakdown, Segment
 from stash.report.charts.palette import LOOKS, colour_of, text_on
 from stash.report.charts.picture import WIDE, Picture, Row, table
 from stash.report.facts import iteration_unit
-from stash.report.figures import figure, with_unit, written
+from stash.report.figures import figure, percentage, with_unit, written
 from stash.results.profile import Profile
 
 BAR_HEIGHT = 46
@@ -26,11 +26,20 @@ def iteration_picture(profile: Profile) -> Picture | None:
         return None
     return Picture(
         name="iteration",
-        title=words.headline(profile)[0],
+        title=_title(profile, found[0]),
         words=" ".join(_in_words(profile, one) for one in found),
         describe=lambda width: _stack(profile, found, width),
         rows={f"bar{index}": parts_of(one) for index, one in enumerate(found)},
     )
+
+
+def _title(profile: Profile, breakdown: Breakdown) -> str:
+    """The finding: what training itself takes, and what takes most of the rest."""
+    start = f"{bars.legend_words(breakdown.segments[0])} of an iteration".capitalize()
+    largest = words.largest_stall(profile)
+    if largest is None or largest[1].share is None:
+        return f"{start}; no stall of it is significant"
+    return f"{start}; {largest[0]} takes most of the rest, {percentage(largest[1].share)}"
 
 
 def _in_words(profile: Profile, breakdown: Breakdown) -> str:
@@ -83,7 +92,7 @@ def _stack(profile: Profile, found: Sequence[Breakdown], width: int) -> alt.TopL
         _bar(profile, f"bar{index}", one, inner, end, kinds, last=index == len(found) - 1)
         for index, one in enumerate(found)
     ]
-    return alt.vconcat(*rows, spacing=16)
+    return alt.vconcat(*rows, spacing=16).resolve_scale(color="independent")
 
 
 def _bar(
@@ -113,17 +122,17 @@ def _bar(
         stroke="#fefefe",
         strokeWidth=2,
         fillOpacity=look.fill_opacity,
-    ).encode(x=x, x2="end:Q", y=alt.value(BAR_HEIGHT / 2), color=colour)
+    ).encode(x=x, x2=alt.X2("end:Q"), y=alt.YValue(BAR_HEIGHT / 2), color=colour)
     outline = base.mark_bar(
         height=BAR_HEIGHT - 4,
         filled=False,
         strokeWidth=1.5 if look.dash else 0,
         strokeDash=look.outline_dash,
         color="#1b2530",
-    ).encode(x=x, x2="end:Q", y=alt.value(BAR_HEIGHT / 2))
+    ).encode(x=x, x2=alt.X2("end:Q"), y=alt.YValue(BAR_HEIGHT / 2))
     lanes = alt.Y("lane:Q", scale=None, axis=None)
     whiskers = base.mark_rule(strokeWidth=3).encode(
-        x=alt.X("low:Q"), x2="high:Q", y=lanes, color=colour
+        x=alt.X("low:Q"), x2=alt.X2("high:Q"), y=lanes, color=colour
     )
     ends = base.mark_tick(thickness=2, size=9, orient="vertical", color="#1b2530").encode(
         x=alt.X("end:Q"), y=lanes
@@ -133,14 +142,17 @@ def _bar(
     tight = f"(length(datum.share) * {CHARACTER_WIDTH} + 4) / {pixels}"
     names = base.transform_filter(f"datum.size >= {fits}")
     texts = [
-        names.mark_text(fontWeight="bold").encode(text="name:N", y=alt.value(BAR_HEIGHT / 2 - 8)),
-        names.mark_text().encode(text="share:N", y=alt.value(BAR_HEIGHT / 2 + 9)),
+        names.mark_text(fontWeight="bold").encode(
+            text=alt.Text("name:N"), y=alt.YValue(BAR_HEIGHT / 2 - 8)
+        ),
+        names.mark_text().encode(text=alt.Text("share:N"), y=alt.YValue(BAR_HEIGHT / 2 + 9)),
         base.transform_filter(f"datum.size < {fits} && datum.size >= {tight}")
         .mark_text()
-        .encode(text="share:N", y=alt.value(BAR_HEIGHT / 2)),
+        .encode(text=alt.Text("share:N"), y=alt.YValue(BAR_HEIGHT / 2)),
     ]
     coloured = [
-        text.encode(x="middle:Q", color=alt.Color("text_colour:N", scale=None)) for text in texts
+        text.encode(x=alt.X("middle:Q"), color=alt.Color("text_colour:N", scale=None))
+        for text in texts
     ]
     return alt.layer(parts, outline, whiskers, ends, *coloured).properties(
         width=width,

@@ -54,11 +54,11 @@ def _rates(profile: Profile, names: list[str], width: int) -> alt.TopLevelMixin:
     interval = base.mark_rule(strokeWidth=2, color="#1b2530")
     layers = [
         bar.encode(x=x, y=y),
-        interval.encode(x=alt.X("low:Q"), x2="high:Q", y=y),
+        interval.encode(x=alt.X("low:Q"), x2=alt.X2("high:Q"), y=y),
     ]
     if wide:
         told = base.mark_text(align="left", dx=14)
-        layers.append(told.encode(x=alt.value(inner), y=y, text="told:N"))
+        layers.append(told.encode(x=alt.XValue(inner), y=y, text=alt.Text("told:N")))
     return alt.layer(*layers).properties(width=inner, height=alt.Step(34))
 
 
@@ -117,7 +117,9 @@ def _workers(profile: Profile, count: int, width: int) -> alt.TopLevelMixin:
     )
     colour = alt.condition("datum.slow", alt.value("#b3410f"), alt.value("#31688e"))
     layers = [
-        interval.encode(x=alt.X("low:Q", scale=scale, axis=axis), x2="high:Q", y=y, color=colour),
+        interval.encode(
+            x=alt.X("low:Q", scale=scale, axis=axis), x2=alt.X2("high:Q"), y=y, color=colour
+        ),
         points.encode(x=alt.X("time:Q", scale=scale), y=y, stroke=colour),
     ]
     step = 26 if count <= 16 else 14

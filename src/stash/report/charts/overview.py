@@ -61,13 +61,13 @@ def _overview(
         look = LOOKS[provenance]
         chosen = base.transform_filter(f"datum.provenance == '{provenance.value}'")
         bar = chosen.mark_bar(stroke="#fefefe", strokeWidth=1, fillOpacity=look.fill_opacity)
-        layers.append(bar.encode(x=x, x2="end:Q", y=y, color=colour))
+        layers.append(bar.encode(x=x, x2=alt.X2("end:Q"), y=y, color=colour))
         if look.dash:
             outline = chosen.mark_bar(filled=False, color="#1b2530", strokeDash=look.outline_dash)
-            layers.append(outline.encode(x=x, x2="end:Q", y=y))
+            layers.append(outline.encode(x=x, x2=alt.X2("end:Q"), y=y))
     if wide:
         told = base.transform_filter("datum.start == 0").mark_text(align="left", dx=8)
-        layers.append(told.encode(x=alt.value(width - margin), y=y, text="waiting:N"))
+        layers.append(told.encode(x=alt.XValue(width - margin), y=y, text=alt.Text("waiting:N")))
     step = 30 if len(names) <= 20 else 16
     return alt.layer(*layers).properties(width=width - margin, height=alt.Step(step))
 

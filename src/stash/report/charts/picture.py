@@ -12,6 +12,7 @@ from typing import Any
 
 import altair as alt
 import vl_convert
+from altair.utils.schemapi import debug_mode
 
 from stash.errors import StashError
 from stash.report.charts.palette import COLOURS
@@ -60,7 +61,8 @@ class Picture:
 
     def _specification(self, width: int) -> dict[str, Any]:
         """Rows are added after the description: Altair would walk through every one of them."""
-        specification = self.describe(width).to_dict(validate=False)
+        with debug_mode(False):  # the tests validate: it takes longer than drawing
+            specification = self.describe(width).to_dict(validate=False)
         specification["datasets"] = {name: list(rows) for name, rows in self.rows.items()}
         specification["config"] = _config()
         return specification

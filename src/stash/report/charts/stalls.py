@@ -107,11 +107,11 @@ def _forest(profile: Profile, rows: list[dict[str, object]], width: int) -> alt.
     x = alt.X("share:Q", axis=alt.Axis(title="percent of an iteration", tickCount=6))
     colour = alt.Color("colour:N", scale=None)
     doubt = base.mark_bar(color="#eceff3", height=26).encode(
-        x=alt.X("minus_unsure:Q"), x2="unsure:Q", y=y
+        x=alt.X("minus_unsure:Q"), x2=alt.X2("unsure:Q"), y=y
     )
-    zero = alt.Chart(table("zero")).mark_rule(color="#566372").encode(x=alt.datum(0))
+    zero = alt.Chart(table("zero")).mark_rule(color="#566372").encode(x=alt.XDatum(0))
     ranges = base.mark_rule(strokeWidth=4, strokeDash=look.outline_dash).encode(
-        x=alt.X("low:Q"), x2="high:Q", y=y, color=colour
+        x=alt.X("low:Q"), x2=alt.X2("high:Q"), y=y, color=colour
     )
     point = {"size": 120, "shape": look.shape, "strokeWidth": 2.5, "opacity": 1}
     there = base.transform_filter("datum.significant").mark_point(
@@ -123,5 +123,5 @@ def _forest(profile: Profile, rows: list[dict[str, object]], width: int) -> alt.
     layers = [doubt, zero, ranges, there.encode(x=x, y=y), unsure.encode(x=x, y=y)]
     if wide:
         told = base.mark_text(align="left", dx=14)
-        layers.append(told.encode(x=alt.value(inner), y=y, text="told:N"))
+        layers.append(told.encode(x=alt.XValue(inner), y=y, text=alt.Text("told:N")))
     return alt.layer(*layers).properties(width=inner, height=alt.Step(34))

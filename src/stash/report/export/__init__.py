@@ -1,0 +1,1 @@
+"""Profiles for other tools: tables, and the trackers that people keep their experiments in."""

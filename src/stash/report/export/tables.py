@@ -132,3 +132,47 @@ def cannot_write(path: Path, error: OSError) -> StashError:
     """The error for a file that cannot be written."""
     reason = error.strerror or str(error)
     return StashError(f"Cannot write {path}: {reason}. Name a file in a writable folder.")
+
+
+def write_parquet(rows: Iterable[Row], columns: Iterable[str], path: Path) -> None:
+    """Write rows as a Parquet file; empty columns keep their type."""
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ModuleNotFoundError as error:
+        raise StashError(
+            f"The package {error.name} is not installed. "
+            "Install it with `pip install 'stash-profiler[parquet]'`."
+        ) from None
+    schema = pyarrow.schema([(name, _parquet_type(name)) for name in columns])
+    table = pyarrow.Table.from_pylist([_encodable(row) for row in rows], schema=schema)
+    try:
+        parquet.write_table(table, path)
+    except OSError as error:
+        raise cannot_write(path, error) from None
+
+
+TEXT_COLUMNS = {
+    "profile", "created", "provenance", "workload", "device", "host", "part", "name", "quantity",
+    "unit", "step",
+}  # fmt: skip
+FLAG_COLUMNS = {"significant", "intermittent"}
+
+
+def _parquet_type(column: str) -> str:
+    if column in TEXT_COLUMNS:
+        return "string"
+    if column in FLAG_COLUMNS:
+        return "bool"
+    whole = column.endswith("bytes") or column.endswith("iterations")
+    return "int64" if whole or column in ("launch", "round", "worker", "workers") else "float64"
+
+
+def _encodable(row: Row) -> Row:
+    """Names may hold half a character, which no file of text can."""
+    return {
+        column: value.encode("utf-8", "backslashreplace").decode()
+        if isinstance(value, str)
+        else value
+        for column, value in row.items()
+    }
