@@ -11,7 +11,7 @@ setup: $(STAMP)
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q -c constraints.txt torch torchvision
-	$(BIN)/pip install -q -c constraints.txt -e '.[nlp,dev]'
+	$(BIN)/pip install -q -c constraints.txt -e '.[nlp,report,parquet,tensorboard,mlflow,wandb,browser,dev]'
 	touch $(STAMP)
 
 profile: setup
@@ -30,7 +30,7 @@ check: setup
 oldest:
 	$(PYTHON) -m venv $(VENV)-oldest
 	$(VENV)-oldest/bin/pip install -q 'torch==2.6.0' 'torchvision==0.21.0'
-	$(VENV)-oldest/bin/pip install -q -e '.[dev]'
+	$(VENV)-oldest/bin/pip install -q -e '.[report,dev]'
 	$(VENV)-oldest/bin/pytest -m 'gang or not root'
 
 # Longer proofs with figures for docs/benchmarks.md; half an hour and more on two cores.
@@ -43,7 +43,7 @@ bench: setup
 # System packages that some tests want (as root); tests that miss them are skipped and say so.
 system:
 	apt-get update -q
-	DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends iproute2
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends iproute2 chromium
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

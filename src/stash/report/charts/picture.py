@@ -24,6 +24,10 @@ FONT = "Arial, Liberation Sans, Helvetica, sans-serif"
 VEGA_LITE = ".".join(alt.SCHEMA_VERSION.lstrip("v").split(".")[:2])
 FORMATS = ("svg", "png", "pdf")
 
+#: What Vega says of single marks: the whole picture has one text, and they would drown it.
+UNHEARD = re.compile(r' (?:role|class|aria-[a-z]+)="[^"]*"')
+TAG = re.compile(r"<[a-z][^>]*>")
+
 Row = Mapping[str, object]
 
 
@@ -81,7 +85,7 @@ def plain_axis(title: str | None, **changes: Any) -> alt.Axis:
 def _config() -> dict[str, Any]:
     ink, muted, grid = (COLOURS[role].light for role in ("ink", "muted", "grid"))
     return {
-        "aria": False,  # the whole picture has one text; marks of their own would drown it
+        "aria": False,
         "background": None,
         "font": FONT,
         "view": {"stroke": None},
@@ -122,6 +126,7 @@ def _for_page(svg: str, words: str, prefix: str) -> str:
         svg = svg.replace(f'"{colour.light}"', f'"var(--{role})"')
     svg = re.sub(r'(id="|url\(#)(clip|gradient)', rf"\1{prefix}-\2", svg)
     body = svg[svg.index(">", svg.index("<svg")) + 1 :]
+    body = TAG.sub(lambda tag: UNHEARD.sub("", tag[0]), body)
     size = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)
     if size is None:
         raise StashError("The drawing library returned something that is no picture.")

@@ -116,8 +116,7 @@ def _cell(value: object) -> object:
         return str(value).lower()
     if not isinstance(value, str):
         return value  # floats are written so that they read back the same
-    shown = value.encode("utf-8", "backslashreplace").decode()
-    return f"'{shown}" if shown[:1] in ("=", "+", "-", "@", "\t", "\r") else shown
+    return f"'{value}" if value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
 
 
 def write_csv(rows: Iterable[Row], path: Path) -> None:
@@ -145,7 +144,7 @@ def write_parquet(rows: Iterable[Row], columns: Iterable[str], path: Path) -> No
             "Install it with `pip install 'stash-profiler[parquet]'`."
         ) from None
     schema = pyarrow.schema([(name, _parquet_type(name)) for name in columns])
-    table = pyarrow.Table.from_pylist([_encodable(row) for row in rows], schema=schema)
+    table = pyarrow.Table.from_pylist(list(rows), schema=schema)
     try:
         parquet.write_table(table, path)
     except OSError as error:
@@ -164,15 +163,5 @@ def _parquet_type(column: str) -> str:
         return "string"
     if column in FLAG_COLUMNS:
         return "bool"
-    whole = column.endswith("bytes") or column.endswith("iterations")
+    whole = column.endswith(("bytes", "iterations"))
     return "int64" if whole or column in ("launch", "round", "worker", "workers") else "float64"
-
-
-def _encodable(row: Row) -> Row:
-    """Names may hold half a character, which no file of text can."""
-    return {
-        column: value.encode("utf-8", "backslashreplace").decode()
-        if isinstance(value, str)
-        else value
-        for column, value in row.items()
-    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -71,6 +72,7 @@ def to_mlflow(profiles: Sequence[Profile], address: str) -> list[str]:
 
 def to_wandb(profiles: Sequence[Profile], folder: Path) -> list[Path]:
     """One offline run a profile; `wandb sync FOLDER` sends it, nothing is sent from here."""
+    os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # it would reach for the network
     with _extra("wandb"):
         import wandb
     written = []
