@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import tempfile
@@ -39,6 +40,8 @@ def write_whole(text: str, target: Path, *, force: bool) -> None:
     """Give a file its name only once all of it is on the disk; FileExistsError unless forced."""
     temporary = None
     try:
+        if target.parent.exists() and not target.parent.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(target.parent))
         target.parent.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(prefix=".stash-", suffix=".tmp", dir=target.parent)
         os.chmod(temporary, 0o644)  # temporary files are private; a store is for colleagues, too

@@ -7,7 +7,16 @@ import altair as alt
 from stash.report.bars import whole_step
 from stash.report.characters import harmless
 from stash.report.charts.palette import LOOKS
-from stash.report.charts.picture import WIDE, Picture, Row, table
+from stash.report.charts.picture import (
+    WIDE,
+    Picture,
+    Row,
+    Specification,
+    layered,
+    panel_title,
+    stacked,
+    table,
+)
 from stash.report.facts import iteration_unit, steps_in_order
 from stash.report.figures import percentage, written
 from stash.report.traces import at_seconds, drift
@@ -58,7 +67,7 @@ def _rows(profile: Profile, steps: list[tuple[str, StepResult]]) -> dict[str, li
     return rows
 
 
-def _panels(profile: Profile, steps: list[tuple[str, StepResult]], width: int) -> alt.TopLevelMixin:
+def _panels(profile: Profile, steps: list[tuple[str, StepResult]], width: int) -> Specification:
     unit, _ = iteration_unit(profile)
     wide = width > WIDE / 2
     inner = width - 62
@@ -85,18 +94,23 @@ def _panels(profile: Profile, steps: list[tuple[str, StepResult]], width: int) -
         dots = alt.Chart(table(f"dots{index}")).mark_line(
             strokeCap="round", strokeWidth=4, opacity=0.6, color="#31688e"
         )
-        layered = alt.layer(band, dots.encode(x=x, y=y), line)
         panels.append(
-            layered.properties(width=inner, height=PANEL_HEIGHT, title=_panel_title(name, wide))
+            layered(
+                band,
+                dots.encode(x=x, y=y),
+                line,
+                width=inner,
+                height=PANEL_HEIGHT,
+                title=panel_title(_panel_title(name, wide)),
+            )
         )
-    return alt.vconcat(*panels, spacing=10)
+    return stacked(panels, 10)
 
 
-def _panel_title(name: str, wide: bool) -> alt.TitleParams:
+def _panel_title(name: str, wide: bool) -> str:
     known = STEP_BY_NAME.get(name)
     shown = harmless(name, limit=24)
-    text = f"{shown}: {known.meaning}" if known is not None and wide else shown
-    return alt.TitleParams(text, fontSize=12, fontWeight="normal", offset=4, frame="group")
+    return f"{shown}: {known.meaning}" if known is not None and wide else shown
 
 
 def _title(profile: Profile) -> str:

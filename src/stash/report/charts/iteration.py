@@ -9,7 +9,16 @@ import altair as alt
 from stash.report import bars, words
 from stash.report.bars import Breakdown, Segment
 from stash.report.charts.palette import LOOKS, colour_of, text_on
-from stash.report.charts.picture import WIDE, Picture, Row, table
+from stash.report.charts.picture import (
+    WIDE,
+    Picture,
+    Row,
+    Specification,
+    layered,
+    panel_title,
+    stacked,
+    table,
+)
 from stash.report.facts import iteration_unit
 from stash.report.figures import figure, percentage, with_unit, written
 from stash.results.profile import Profile
@@ -84,7 +93,7 @@ def _part(segment: Segment, start: float, lane: int) -> dict[str, object]:
     }
 
 
-def _stack(profile: Profile, found: Sequence[Breakdown], width: int) -> alt.TopLevelMixin:
+def _stack(profile: Profile, found: Sequence[Breakdown], width: int) -> Specification:
     inner = width - 16
     kinds = kinds_of([segment for one in found for segment in one.segments])
     end = max([100.0, *(_reach(one) for one in found)])
@@ -92,7 +101,7 @@ def _stack(profile: Profile, found: Sequence[Breakdown], width: int) -> alt.TopL
         _bar(profile, f"bar{index}", one, inner, end, kinds, last=index == len(found) - 1)
         for index, one in enumerate(found)
     ]
-    return alt.vconcat(*rows, spacing=16).resolve_scale(color="independent")
+    return stacked(rows, 16, resolve={"scale": {"color": "independent"}})
 
 
 def _bar(
@@ -104,7 +113,7 @@ def _bar(
     kinds: dict[str, str],
     *,
     last: bool,
-) -> alt.LayerChart:
+) -> Specification:
     look = LOOKS[profile.provenance]
     axis = alt.Axis(title="percent of the iteration", tickCount=5, grid=False) if last else None
     x = alt.X("start:Q", axis=axis, scale=alt.Scale(domain=[0, end], nice=False))
@@ -154,19 +163,19 @@ def _bar(
         text.encode(x=alt.X("middle:Q"), color=alt.Color("text_colour:N", scale=None))
         for text in texts
     ]
-    return alt.layer(parts, outline, whiskers, ends, *coloured).properties(
+    title: str | list[str] = title_of(profile, breakdown)
+    if width <= WIDE / 2:
+        whole = written(breakdown.seconds, *iteration_unit(profile))
+        title = [breakdown.title, f"an iteration of {whole}"]
+    return layered(
+        parts,
+        outline,
+        whiskers,
+        ends,
+        *coloured,
         width=width,
         height=BAR_HEIGHT + 6 + LANE_HEIGHT * len(breakdown.segments),
-        title=alt.TitleParams(
-            title_of(profile, breakdown)
-            if width > WIDE / 2
-            else [
-                breakdown.title,
-                f"an iteration of {written(breakdown.seconds, *iteration_unit(profile))}",
-            ],
-            fontSize=12.5,
-            offset=6,
-        ),
+        title=panel_title(title, fontSize=12.5, fontWeight="bold", offset=6),
     )
 
 

@@ -6,7 +6,16 @@ import altair as alt
 
 from stash.report import words
 from stash.report.charts.palette import LOOKS
-from stash.report.charts.picture import WIDE, Picture, Row, table
+from stash.report.charts.picture import (
+    WIDE,
+    Picture,
+    Row,
+    Specification,
+    layered,
+    panel_title,
+    stacked,
+    table,
+)
 from stash.report.facts import iteration_unit, known_rates
 from stash.report.figures import size_in_bytes, written
 from stash.report.traces import Load, Workers, load_over_time, workers
@@ -36,7 +45,7 @@ def rates_picture(profile: Profile) -> Picture | None:
     )
 
 
-def _rates(profile: Profile, names: list[str], width: int) -> alt.TopLevelMixin:
+def _rates(profile: Profile, names: list[str], width: int) -> Specification:
     wide = width > WIDE / 2
     inner = width - (310 if wide else 120)
     look = LOOKS[profile.provenance]
@@ -59,7 +68,7 @@ def _rates(profile: Profile, names: list[str], width: int) -> alt.TopLevelMixin:
     if wide:
         told = base.mark_text(align="left", dx=14)
         layers.append(told.encode(x=alt.XValue(inner), y=y, text=alt.Text("told:N")))
-    return alt.layer(*layers).properties(width=inner, height=alt.Step(34))
+    return layered(*layers, width=inner, height={"step": 34})
 
 
 def workers_picture(profile: Profile) -> Picture | None:
@@ -104,7 +113,7 @@ def _workers_title(found: Workers, unit: str, factor: float) -> str:
     return f"Worker {slow[0].number} is {lag} per iteration slower than the mean{others}"
 
 
-def _workers(profile: Profile, count: int, width: int) -> alt.TopLevelMixin:
+def _workers(profile: Profile, count: int, width: int) -> Specification:
     unit, _ = iteration_unit(profile)
     look = LOOKS[profile.provenance]
     base = alt.Chart(table("workers"))
@@ -123,7 +132,7 @@ def _workers(profile: Profile, count: int, width: int) -> alt.TopLevelMixin:
         points.encode(x=alt.X("time:Q", scale=scale), y=y, stroke=colour),
     ]
     step = 26 if count <= 16 else 14
-    return alt.layer(*layers).properties(width=width - 60, height=alt.Step(step))
+    return layered(*layers, width=width - 60, height={"step": step})
 
 
 PANELS = (
@@ -163,7 +172,7 @@ def load_picture(profile: Profile) -> Picture | None:
     )
 
 
-def _panels(shown: list[tuple[str, str, float]], end: float, width: int) -> alt.TopLevelMixin:
+def _panels(shown: list[tuple[str, str, float]], end: float, width: int) -> Specification:
     panels = []
     for index, (field, title, _) in enumerate(shown):
         last = index == len(shown) - 1
@@ -174,15 +183,9 @@ def _panels(shown: list[tuple[str, str, float]], end: float, width: int) -> alt.
         )
         y = alt.Y(f"{field}:Q", axis=alt.Axis(title=None, tickCount=3, minExtent=34))
         panels.append(
-            area.encode(x=x, y=y).properties(
-                width=width - 62,
-                height=52,
-                title=alt.TitleParams(
-                    title, fontSize=12, fontWeight="normal", offset=4, frame="group"
-                ),
-            )
+            layered(area.encode(x=x, y=y), width=width - 62, height=52, title=panel_title(title))
         )
-    return alt.vconcat(*panels, spacing=10)
+    return stacked(panels, 10)
 
 
 def _means(seen: list[Load]) -> tuple[float, float]:

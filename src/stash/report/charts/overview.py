@@ -9,7 +9,7 @@ import altair as alt
 from stash.report import bars
 from stash.report.charts.iteration import kinds_of, parts_of
 from stash.report.charts.palette import LOOKS, colour_of
-from stash.report.charts.picture import WIDE, Picture, Row, table
+from stash.report.charts.picture import WIDE, Picture, Row, Specification, layered, table
 from stash.report.figures import percentage
 from stash.results.profile import Profile
 
@@ -42,7 +42,7 @@ def overview_picture(profiles: Sequence[Profile], names: Sequence[str]) -> Pictu
 
 def _overview(
     names: list[str], kinds: dict[str, str], profiles: Sequence[Profile], width: int
-) -> alt.TopLevelMixin:
+) -> Specification:
     wide = width > WIDE / 2
     margin = 250 if wide else 110
     base = alt.Chart(table("parts"))
@@ -69,7 +69,7 @@ def _overview(
         told = base.transform_filter("datum.start == 0").mark_text(align="left", dx=8)
         layers.append(told.encode(x=alt.XValue(width - margin), y=y, text=alt.Text("waiting:N")))
     step = 30 if len(names) <= 20 else 16
-    return alt.layer(*layers).properties(width=width - margin, height=alt.Step(step))
+    return layered(*layers, width=width - margin, height={"step": step})
 
 
 def _overview_title(profiles: Sequence[Profile], names: Sequence[str]) -> str:

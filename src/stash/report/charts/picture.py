@@ -29,6 +29,7 @@ UNHEARD = re.compile(r' (?:role|class|aria-[a-z]+)="[^"]*"')
 TAG = re.compile(r"<[a-z][^>]*>")
 
 Row = Mapping[str, object]
+Specification = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +39,7 @@ class Picture:
     name: str  # also of its files
     title: str
     words: str
-    describe: Callable[[int], alt.TopLevelMixin]  # for a width in pixels
+    describe: Callable[[int], Specification]  # for a width in pixels
     #: Rows by the name under which `describe` refers to them.
     rows: Mapping[str, Sequence[Row]] = field(default_factory=dict)
 
@@ -63,13 +64,12 @@ class Picture:
         }
         return [_write(folder / f"{self.name}.{kind}", drawn[kind]) for kind in FORMATS]
 
-    def _specification(self, width: int) -> dict[str, Any]:
+    def _specification(self, width: int) -> Specification:
         """Rows are added after the description: Altair would walk through every one of them."""
         with debug_mode(False):  # the tests validate: it takes longer than drawing
-            specification = self.describe(width).to_dict(validate=False)
-        specification["datasets"] = {name: list(rows) for name, rows in self.rows.items()}
-        specification["config"] = _config()
-        return specification
+            described = self.describe(width)
+        rows = {name: list(rows) for name, rows in self.rows.items()}
+        return {"$schema": alt.SCHEMA_URL, **described, "datasets": rows, "config": _config()}
 
 
 def table(name: str) -> alt.NamedData:
@@ -77,9 +77,21 @@ def table(name: str) -> alt.NamedData:
     return alt.NamedData(name=name)
 
 
-def plain_axis(title: str | None, **changes: Any) -> alt.Axis:
-    """An axis that says its unit and keeps quiet otherwise."""
-    return alt.Axis(title=title, **changes)
+def layered(*charts: alt.Chart, **properties: object) -> Specification:
+    """Charts over each other. Altair's own `layer` copies every one of them several times."""
+    described = [chart.to_dict(validate=False, context={"top_level": False}) for chart in charts]
+    return {"layer": described, **properties}
+
+
+def stacked(panels: Sequence[Specification], spacing: int, **properties: object) -> Specification:
+    """Panels below each other."""
+    return {"vconcat": list(panels), "spacing": spacing, **properties}
+
+
+def panel_title(text: str | list[str], **changes: object) -> Specification:
+    """A line above one panel."""
+    plain = {"fontSize": 12, "fontWeight": "normal", "offset": 4, "frame": "group"}
+    return {"text": text, **plain, **changes}
 
 
 def _config() -> dict[str, Any]:

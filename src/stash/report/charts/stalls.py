@@ -8,7 +8,7 @@ from stash.report import words
 from stash.report.bars import whole_step
 from stash.report.characters import harmless
 from stash.report.charts.palette import LOOKS, colour_of
-from stash.report.charts.picture import WIDE, Picture, table
+from stash.report.charts.picture import WIDE, Picture, Specification, layered, table
 from stash.report.facts import stalls_in_order
 from stash.report.figures import percentage
 from stash.results.document import Interval
@@ -92,7 +92,7 @@ def _words(rows: list[dict[str, object]]) -> str:
     )
 
 
-def _forest(profile: Profile, rows: list[dict[str, object]], width: int) -> alt.TopLevelMixin:
+def _forest(profile: Profile, rows: list[dict[str, object]], width: int) -> Specification:
     wide = width > WIDE / 2
     inner = width - (310 if wide else 130)
     look = LOOKS[profile.provenance]
@@ -124,4 +124,4 @@ def _forest(profile: Profile, rows: list[dict[str, object]], width: int) -> alt.
     if wide:
         told = base.mark_text(align="left", dx=14)
         layers.append(told.encode(x=alt.XValue(inner), y=y, text=alt.Text("told:N")))
-    return alt.layer(*layers).properties(width=inner, height=alt.Step(34))
+    return layered(*layers, width=inner, height={"step": 34})

@@ -92,19 +92,23 @@ def page_of(profiles: Sequence[Profile]) -> str:
         compared = side_by_side(profiles, names)
         overview = overview_picture(profiles, names)
     script, style = _asset("page.js"), _asset("style.css")
-    return _template().render(
-        title=_title(profiles, names),
-        sections=sections,
-        compared=compared,
-        overview=None if overview is None else _figure(overview, "all"),
-        detailed=detailed,
-        charts_limit=MAX_WITH_CHARTS,
-        kinds=COLOURS,
-        numbers="" if len(profiles) == 1 else as_csv(_all_rows(profiles)),
-        version=__version__,
-        style=Markup(style + _colours()),
-        script=Markup(script),
-        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    return (
+        _template()
+        .render(
+            title=_title(profiles, names),
+            sections=sections,
+            compared=compared,
+            overview=None if overview is None else _figure(overview, "all"),
+            detailed=detailed,
+            charts_limit=MAX_WITH_CHARTS,
+            kinds=COLOURS,
+            numbers="" if len(profiles) == 1 else _table(_all_rows(profiles)),
+            version=__version__,
+            style=Markup(style + _colours()),
+            script=Markup(script),
+            script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        )
+        .lstrip()
     )
 
 
@@ -131,7 +135,7 @@ def _section(key: str, name: str, profile: Profile, *, detailed: bool) -> Sectio
         checks=[_harmless_check(check) for check in profile.checks],
         method=how_it_was_measured(profile),
         failure=harmless(profile.run.message, limit=MESSAGE_LIMIT, keep_newlines=True),
-        numbers=as_csv(number_rows(profile)) if detailed else "",
+        numbers=_table(number_rows(profile)) if detailed else "",
         blocks=_block_times(profile) if detailed else "",
         document=_without_blocks(profile) if detailed else "",
     )
@@ -220,8 +224,12 @@ def _without_blocks(profile: Profile) -> str:
 
 def _block_times(profile: Profile) -> str:
     rows = ({column: row[column] for column in BLOCK_COLUMNS} for row in block_rows(profile))
-    text = as_csv(rows)
+    text = _table(rows)
     return text if len(text) <= MAX_BLOCK_TEXT else ""
+
+
+def _table(rows: Iterable[dict[str, object]]) -> str:
+    return harmless(as_csv(rows), keep_newlines=True)
 
 
 def _all_rows(profiles: Sequence[Profile]) -> Iterable[dict[str, object]]:

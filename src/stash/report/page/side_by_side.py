@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from stash.report.characters import harmless
 from stash.report.comparison import Change, Quantity, compare, unlike
 from stash.report.facts import iteration_unit, stalls_in_order
 from stash.report.figures import figure, written
@@ -47,7 +48,7 @@ def side_by_side(profiles: Sequence[Profile], names: Sequence[str]) -> SideBySid
     lines = [
         Line(
             name=name,
-            what=f"{profile.machine.workers} workers, id {profile.id[:8]}",
+            what=f"{profile.machine.workers} workers, id {harmless(profile.id, limit=12)}",
             provenance=profile.provenance.value,
             cells=[
                 None if change is None else _cell(change, quantity)
