@@ -115,7 +115,10 @@ def _bar(
     last: bool,
 ) -> Specification:
     look = LOOKS[profile.provenance]
-    axis = alt.Axis(title="percent of the iteration", tickCount=5, grid=False) if last else None
+    told = "percent of the iteration"
+    if width > WIDE / 2:
+        told += "; lines below a bar: where each part may end (95 %)"
+    axis = alt.Axis(title=told, tickCount=5, grid=False) if last else None
     x = alt.X("start:Q", axis=axis, scale=alt.Scale(domain=[0, end], nice=False))
     colour = alt.Color(
         "kind:N",

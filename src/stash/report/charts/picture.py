@@ -116,6 +116,7 @@ def _config() -> dict[str, Any]:
             "labelColor": ink,
             "labelFontSize": 12,
             "symbolSize": 150,
+            "columnPadding": 26,  # a reader's font may be wider than the one that is measured with
             "title": None,
             "orient": "bottom",
             "labelLimit": 200,
