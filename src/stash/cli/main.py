@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from stash.cli import catalog as catalog_command
 from stash.cli import doctor as doctor_command
 from stash.cli import list as list_command
 from stash.cli import profile as profile_command
@@ -31,6 +32,7 @@ app.command("profile")(profile_command.profile)
 app.command("show")(show_command.show)
 app.command("list")(list_command.list_profiles)
 app.command("doctor")(doctor_command.doctor)
+app.add_typer(catalog_command.app, name="catalog")
 
 
 def _print_version(wanted: bool) -> None:
