@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from stash.errors import StashError as StashError
     from stash.launch.api import load as load
     from stash.launch.api import profile as profile
+    from stash.predict.api import predict as predict
     from stash.results.profile import Profile as Profile
     from stash.workloads.workload import Workload as Workload
     from stash.workloads.workload import supervised as supervised
@@ -19,6 +20,7 @@ _PUBLIC = {
     "Profile": "stash.results.profile",
     "load": "stash.launch.api",
     "profile": "stash.launch.api",
+    "predict": "stash.predict.api",
     "Workload": "stash.workloads.workload",
     "supervised": "stash.workloads.workload",
 }

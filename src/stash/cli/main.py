@@ -12,6 +12,7 @@ import typer
 from stash.cli import catalog as catalog_command
 from stash.cli import doctor as doctor_command
 from stash.cli import list as list_command
+from stash.cli import predict as predict_command
 from stash.cli import profile as profile_command
 from stash.cli import show as show_command
 from stash.cli.output import print_error
@@ -32,6 +33,7 @@ app.command("profile")(profile_command.profile)
 app.command("show")(show_command.show)
 app.command("list")(list_command.list_profiles)
 app.command("doctor")(doctor_command.doctor)
+app.command("predict")(predict_command.predict)
 app.add_typer(catalog_command.app, name="catalog")
 
 

@@ -15,6 +15,7 @@ from stash.report import bars, words
 from stash.report.advice import advise
 from stash.report.characters import Charset
 from stash.report.figures import (
+    derived,
     duration,
     duration_unit,
     figure,
@@ -24,7 +25,7 @@ from stash.report.figures import (
     written,
 )
 from stash.results.profile import EpochResult, Profile, Provenance, Rates, StallResult
-from stash.results.steps import STALLS, STEPS
+from stash.results.steps import MANY_NODE_STEPS, STALL_BY_NAME, STEPS
 
 T = TypeVar("T")
 
@@ -122,6 +123,9 @@ class _Page:
 
     def _run_words(self) -> str:
         profile, run = self._profile, self._profile.run
+        if profile.prediction is not None:
+            calibrated = self._charset.safe(profile.prediction.calibrated_on, limit=MESSAGE_LIMIT)
+            return f"predicted {moment(profile.created)}, calibrated on {calibrated}"
         launches = "1 launch" if run.launches == 1 else f"{run.launches} launches"
         rounds = "1 round" if run.rounds == 1 else f"{run.rounds} rounds"
         return (
@@ -150,10 +154,13 @@ class _Page:
         table.add_column("paper's %", justify="right", overflow="fold")
         table.add_column("finds", justify="right", overflow="fold")
         table.add_column("significant?", overflow="fold")
-        for name, stall in _in_order(self._profile.stalls, [stall.name for stall in STALLS]):
+        for name, stall in _in_order(self._profile.stalls, list(STALL_BY_NAME)):
             style = "" if stall.significant else "dim"
             table.add_row(*self._stall_row(name, stall), style=style)
-        return Group(table, Text(TABLE_NOTE, style="dim"))
+        note = TABLE_NOTE
+        if self._profile.prediction is not None:
+            note = PREDICTED_NOTE.format(percent=self._profile.prediction.interval_percent)
+        return Group(table, Text(note, style="dim"))
 
     def _stall_row(self, name: str, stall: StallResult) -> list[Text]:
         seconds = figure(stall.seconds_per_iteration, self._factor)
@@ -172,7 +179,7 @@ class _Page:
         ]
 
     def _step_lines(self) -> list[Text]:
-        known = _in_order(self._profile.steps, [step.name for step in STEPS])
+        known = _in_order(self._profile.steps, [step.name for step in (*STEPS, *MANY_NODE_STEPS)])
         if not known:
             return []
         times = [
@@ -182,12 +189,26 @@ class _Page:
         ]
         return [Text(f"{self._unit} per iteration: {', '.join(times)}")]
 
+    def _link_lines(self) -> list[Text]:
+        prediction = self._profile.prediction
+        if prediction is None:
+            return []
+        known = [("inside a node", prediction.inside), ("between nodes", prediction.between)]
+        places = [f"{where}: {self._charset.safe(link)}" for where, link in known if link]
+        lines = [Text(f"{prediction.messages} messages an iteration; {'; '.join(places)}")]
+        for one in prediction.slices:
+            seconds = written(derived(one.seconds_per_iteration), self._unit, self._factor)
+            link = self._charset.safe(one.inside)
+            lines.append(Text(f"{100 * one.chance:.0f} % of slices: {link}, {seconds}"))
+        return lines if prediction.inside or prediction.between else []
+
     def _notes(self) -> RenderableType:
         notes = Table.grid(padding=(0, 2, 0, 0))
         notes.add_column(style="bold", no_wrap=True)
         notes.add_column(overflow="fold")
         for label, lines in (
             ("Steps", self._step_lines()),
+            ("Links", self._link_lines()),
             ("Rates", _rate_lines(self._profile.rates)),
             ("Epochs", self._epoch_lines()),
             ("Advice", self._advice_lines()),
@@ -204,6 +225,8 @@ class _Page:
         return [Text(_epoch_words(name, epoch)) for name, epoch in named if epoch is not None]
 
     def _advice_lines(self) -> list[Text]:
+        if self._profile.prediction is not None:
+            return []
         lines = []
         for one in advise(self._profile)[:MAX_ADVICE]:
             of = "the first epoch" if one.only_first_epoch else "the time"
@@ -257,6 +280,10 @@ INTERMITTENT_NOTE = (
 TABLE_NOTE = (
     "Intervals are 95 %. share: of a whole iteration (* of the first epoch); only shares add up. "
     "paper's %: of the step named. finds: smallest stall that this run finds 4 times in 5."
+)
+PREDICTED_NOTE = (
+    "Intervals are {percent:.0f} %, from this model's own errors against published measurements. "
+    "share: of a whole iteration; only shares add up. paper's %: of the step named."
 )
 
 
