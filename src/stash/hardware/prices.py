@@ -141,7 +141,7 @@ def _offers(cloud: str, rows: Iterable[dict[str, str]], path: Path) -> Iterator[
                 usd_per_hour=float(row["price"]),
                 spot=row["spot"].strip().lower() == "true",
             )
-        except (KeyError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise UsageError(
                 f"{path}, line {number}: not a row of gpuhunt's catalog ({error!r})."
             ) from None

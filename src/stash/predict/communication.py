@@ -151,7 +151,7 @@ def all_reduce_seconds(
 
 
 def plain_seconds(
-    message_count: int, total_bytes: Array, gpus_per_node: Array, nodes: Array, links: Links
+    message_count: Array, total_bytes: Array, gpus_per_node: Array, nodes: Array, links: Links
 ) -> Array:
     """The paper's own formula, `L * tau + G / B`, without overlap: a yardstick, not our model."""
     rate = np.minimum(

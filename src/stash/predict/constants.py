@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 #: How gradients travel. `pcie`: peer to peer; `host`: through the host's memory; `tcp`: on an
-#: Ethernet of one's own; `cloud`: TCP on a rented network, where each flow of packets has a limit of its own.
+#: Ethernet of one's own; `cloud`: TCP on a rented network, where every flow has a limit of its own.
 TRANSPORTS = ("nvlink", "nvswitch", "pcie", "host", "tcp", "cloud", "rdma")
 
 
