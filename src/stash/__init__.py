@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from stash.errors import StashError as StashError
     from stash.launch.api import load as load
     from stash.launch.api import profile as profile
-    from stash.predict.api import predict as predict
     from stash.results.profile import Profile as Profile
     from stash.workloads.workload import Workload as Workload
     from stash.workloads.workload import supervised as supervised
@@ -20,17 +19,18 @@ _PUBLIC = {
     "Profile": "stash.results.profile",
     "load": "stash.launch.api",
     "profile": "stash.launch.api",
-    "predict": "stash.predict.api",
     "Workload": "stash.workloads.workload",
     "supervised": "stash.workloads.workload",
 }
-__all__ = ["__version__", *_PUBLIC]
+__all__ = ["__version__", "predict", *_PUBLIC]
 
 
 def __getattr__(name: str) -> Any:
     """Import on first use, so that `import stash` and `stash --help` need no torch."""
-    if name not in _PUBLIC:
-        raise AttributeError(f"module 'stash' has no attribute {name!r}")
     import importlib
 
+    if name == "predict":  # a room that can be called
+        return importlib.import_module("stash.predict")
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'stash' has no attribute {name!r}")
     return getattr(importlib.import_module(_PUBLIC[name]), name)
