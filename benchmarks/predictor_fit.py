@@ -12,7 +12,7 @@ import argparse
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cache, cached_property
 from pathlib import Path
 
@@ -21,13 +21,14 @@ import public_rows
 from public_rows import Row
 from scipy.optimize import least_squares
 
+from stash.hardware import gpus
 from stash.predict import compute, facts, times
 from stash.predict.communication import BUCKET_BYTES, Links, Message, messages
 from stash.predict.constants import FITTED, TRANSPORTS, Constants
 from stash.predict.facts import ModelFacts
 
 FUSION_BYTES = 64 * 2**20  # Horovod's buffer
-PULL = 0.002
+PULL = 0.05
 
 
 @cache
@@ -124,16 +125,28 @@ class Cases:
 def alone_seconds(rows: Sequence[Row], constants: Constants) -> np.ndarray:
     """Predicted seconds of one GPU alone, from specifications."""
     result = np.zeros(len(rows))
-    places: dict[tuple[str, int | None], list[int]] = {}
-    for number, row in enumerate(rows):
-        places.setdefault((row.model, row.length), []).append(number)
-    for (model, length), index in places.items():
-        here = [rows[i] for i in index]
-        device = compute.devices([r.gpu for r in here], [r.dtype for r in here], constants)
-        batch = np.array([r.batch for r in here])
+    for (model, length), index, kinds, which, batch in _by_model(tuple(rows)):
+        few = compute.devices([gpu for gpu, _ in kinds], [dtype for _, dtype in kinds], constants)
+        device = compute.Devices(*(getattr(few, field.name)[which] for field in fields(few)))
         layers = compute.layer_seconds(facts_of(model, length), batch, device, constants)
         result[index] = layers.whole
     return result
+
+
+@cache
+def _by_model(rows: tuple[Row, ...]) -> list[tuple]:
+    """Rows of one model together, each with the number of its GPU and precision."""
+    places: dict[tuple[str, int | None], list[int]] = {}
+    for number, row in enumerate(rows):
+        places.setdefault((row.model, row.length), []).append(number)
+    grouped = []
+    for key, index in places.items():
+        here = [rows[i] for i in index]
+        names = sorted({(row.gpu.key, row.dtype) for row in here})
+        kinds = [(gpus.find(name), dtype) for name, dtype in names]
+        which = np.array([names.index((row.gpu.key, row.dtype)) for row in here])
+        grouped.append((key, index, kinds, which, np.array([row.batch for row in here])))
+    return grouped
 
 
 def weights(rows: Sequence[Row]) -> np.ndarray:
@@ -158,7 +171,7 @@ def _with_compute(base: Constants, x: np.ndarray) -> Constants:
 
 
 def fit_compute(rows: Sequence[Row], base: Constants = FITTED) -> Constants:
-    singles = [row for row in rows if row.workers == 1]
+    singles = [row for row in rows if row.workers == 1 and not row.has_slow_single]
     measured = np.log([row.seconds for row in singles])
     weight = weights(singles)
 
@@ -191,14 +204,32 @@ def _with_communication(base: Constants, x: np.ndarray) -> Constants:
 
 
 def fit_communication(cases: Cases, base: Constants) -> Constants:
+    """Rows count by their time with the row of one GPU known; rows of a source whose row of one
+    GPU is slow count by their time over that of one node."""
     measured = np.log([row.seconds for row in cases.rows])
-    weight = weights(cases.rows)
+    place = {row.id: number for number, row in enumerate(cases.rows)}
+    over = np.array([place.get(_node_row(row), -1) for row in cases.rows])
+    slow = np.array([row.has_slow_single for row in cases.rows])
+    weight = weights(cases.rows) * ~(slow & (over < 0))
 
     def residuals(x: np.ndarray) -> np.ndarray:
-        return weight * (np.log(cases.seconds(_with_communication(base, x))) - measured)
+        error = np.log(cases.seconds(_with_communication(base, x))) - measured
+        return weight * (error - np.where(slow, error[over], 0.0))
 
-    start = np.array([0.6, 0.6, 0.5, 0.5, 0.8, 0.8, 0.6, 2.0, 5e-5, 0.2, 0.02, 0.003])
-    return _with_communication(base, _fit(residuals, start, COMMUNICATION_BOUNDS, weight))
+    return _with_communication(
+        base, _fit(residuals, COMMUNICATION_START, COMMUNICATION_BOUNDS, weight[weight > 0])
+    )
+
+
+def _node_row(row: Row) -> str:
+    """The row of one node that a row of several may be compared with, if its own is of several."""
+    if row.nodes == 1:
+        return ""
+    return row.same or (row.weak if row.gpus_per_node > 1 else None) or ""
+
+
+#: Before any row is seen: what link sweeps and NCCL's own model suggest.
+COMMUNICATION_START = np.array([0.6, 0.6, 0.5, 0.5, 0.8, 0.8, 0.6, 2.0, 5e-5, 0.2, 0.02, 0.003])
 
 
 def _fit(residuals, start, bounds, weight) -> np.ndarray:
@@ -212,16 +243,23 @@ def _fit(residuals, start, bounds, weight) -> np.ndarray:
     def pulled(x: np.ndarray) -> np.ndarray:
         return np.concatenate([residuals(np.exp(x)), PULL * (x - np.log(start))])
 
-    found = least_squares(
-        pulled,
-        np.log(start),
-        bounds=(low, high),
-        loss="soft_l1",
-        f_scale=scale,
-        diff_step=1e-4,
-        max_nfev=40,
-    )
-    return np.exp(found.x)
+    # From the start values and from links half as good: one of the two may end in a side valley.
+    tried = [
+        least_squares(
+            pulled,
+            np.clip(begin, low + 1e-9, high - 1e-9),
+            bounds=(low, high),
+            loss="soft_l1",
+            f_scale=scale,
+            diff_step=1e-4,
+            max_nfev=40,
+        )
+        for begin in (
+            np.log(start),
+            np.where(np.array(start) < 1, np.log(start) - 0.7, np.log(start)),
+        )
+    ]
+    return np.exp(min(tried, key=lambda one: one.cost).x)
 
 
 def calibrated_cases(rows: dict[str, Row], compute_constants: Constants) -> Cases:

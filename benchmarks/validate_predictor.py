@@ -30,9 +30,6 @@ KINDS = {
     "same": "several nodes against one with as many GPUs",
     "weak": "several nodes against one of them",
 }
-#: Its row of one GPU does extra work (data/README.md, trap 4): its network stalls are trusted,
-#: its interconnect stalls are not. So it is left out of `one`, and calibrated on one node.
-SLOW_SINGLE = "siasosp23/artifacts"
 LARGE_STALL = 10.0  # points
 MIN_PAIR_DIFFERENCE = 0.10
 COVERAGE = (0.05, 0.95)
@@ -113,14 +110,19 @@ def validate(data: Path, fits_path: Path | None = None) -> dict:
         "blind nodes": [s for s in blind if s.row.nodes > 1],
     }
     lines = [
-        summary(f"calibrated {kind}", [s for s in calibrated if s.kind == kind], True)
+        summary(
+            f"calibrated {kind}",
+            [s for s in calibrated if s.kind == kind],
+            bands["calibrated node" if kind == "one" else "calibrated nodes"],
+        )
         for kind in KINDS
     ]
-    lines += [
-        summary(f"blind {kind}", [s for s in blind if s.kind == kind], True)
-        for kind in ("solo", "one", "nodes")
-    ]
-    lines += [summary("blind, model unseen", unseen, False), pairs(blind, rows)]
+    for kind, name in (("solo", "solo"), ("one", "node"), ("nodes", "nodes")):
+        here = bands[f"blind {name}"]
+        lines.append(summary(f"blind {kind}", here, here))
+        without = [s for s in here if not s.row.has_slow_single]
+        lines.append(summary(f"blind {kind}, without {public_rows.SLOW_SINGLE}", without, here))
+    lines += [summary("blind, model unseen", unseen, None), pairs(blind)]
     return {
         "rows": len(rows),
         "left_out": dict(left_out),
@@ -151,11 +153,12 @@ def calibrated_scores(rows: dict[str, Row], fits: Fits) -> list[Score]:
         plain |= {r.id: float(s) for r, s in zip(here, simple, strict=True)}
     scores = []
     for row in chosen:
-        if row.nodes == 1 and row.source != SLOW_SINGLE:
+        if row.nodes == 1 and not row.has_slow_single:
             scores.append(_score(row, "one", rows[row.single], predicted, plain))
         for kind in ("same", "weak"):
             reference = rows.get(getattr(row, kind) or "")
-            if row.nodes > 1 and reference is not None:
+            slow = row.has_slow_single and reference is not None and reference.workers == 1
+            if row.nodes > 1 and reference is not None and not slow:
                 scores.append(_score(row, kind, reference, predicted, plain))
     return scores
 
@@ -166,7 +169,7 @@ def _score(row: Row, kind: str, base: Row, predicted: dict, plain: dict) -> Scor
 
     ratio = of(predicted, row) / of(predicted, base)
     plain_ratio = of(plain, row) / of(plain, base)
-    on_base = row.source == SLOW_SINGLE
+    on_base = row.has_slow_single
     return Score(
         row=row,
         kind=kind,
@@ -224,28 +227,35 @@ def _plain(rows: list[Row], constants: Constants) -> np.ndarray:
 
 
 def make_bands(scores: list[Score]) -> list[Band]:
-    """Bounds of measured over predicted time, by the share of exchange; few rows are joined."""
-    bands: list[Band] = []
+    """Bounds of measured over predicted time, by the share of exchange; every source weighs the
+    same. Shares with few rows are joined with the ones below."""
+    groups: list[tuple[float, list[Score]]] = []
     lowest = -np.inf
     for limit in SHARES:
-        here = [s.measured / s.predicted for s in scores if lowest < s.share <= limit]
-        if len(here) < MIN_BAND_ROWS and limit < SHARES[-1]:
-            continue
-        if len(here) < MIN_BAND_ROWS and bands:
-            bands[-1] = Band(limit, bands[-1].low, bands[-1].high)
-            continue
-        low, high = np.quantile(here, COVERAGE) if here else (1.0, 1.0)
-        bands.append(Band(limit, float(low), float(high)))
+        here = [s for s in scores if lowest < s.share <= limit]
         lowest = limit
-    return bands
+        if groups and len(here) < MIN_BAND_ROWS:
+            groups[-1] = (limit, groups[-1][1] + here)
+        else:
+            groups.append((limit, here))
+    return [Band(limit, *_bounds(here)) for limit, here in groups if here]
 
 
-def coverage(scores: list[Score]) -> float:
+def _bounds(scores: list[Score]) -> tuple[float, float]:
+    count = Counter(s.row.source for s in scores)
+    order = sorted(scores, key=lambda s: s.measured / s.predicted)
+    ratios = np.array([s.measured / s.predicted for s in order])
+    weight = np.array([1 / count[s.row.source] for s in order])
+    at = (np.cumsum(weight) - weight / 2) / weight.sum()
+    low, high = np.interp(COVERAGE, at, ratios)
+    return float(low), float(high)
+
+
+def coverage(scores: list[Score], known: list[Score]) -> float:
     """How often intervals made from the other sources' errors hold, in percent."""
     inside = 0
     for source in {s.row.source for s in scores}:
-        others = [s for s in scores if s.row.source != source] or scores
-        bands = make_bands(others)
+        bands = make_bands([s for s in known if s.row.source != source])
         for s in scores:
             if s.row.source == source:
                 band = next((b for b in bands if s.share <= b.up_to_share), bands[-1])
@@ -253,7 +263,7 @@ def coverage(scores: list[Score]) -> float:
     return 100 * inside / len(scores)
 
 
-def summary(name: str, scores: list[Score], with_coverage: bool) -> dict:
+def summary(name: str, scores: list[Score], known: list[Score] | None) -> dict:
     """One line of figures."""
     large = [s for s in scores if s.stall > LARGE_STALL]
 
@@ -274,11 +284,13 @@ def summary(name: str, scores: list[Score], with_coverage: bool) -> dict:
         "large_stall_error_points": median(s.predicted_stall - s.stall for s in large),
         "large_stall_perfect_points": median(s.stall for s in large),
         "large_stall_plain_points": median(s.plain_stall - s.stall for s in large),
-        "interval_coverage_percent": round(coverage(scores), 1) if with_coverage else None,
+        "interval_coverage_percent": round(coverage(scores, known), 1)
+        if known is not None
+        else None,
     }
 
 
-def pairs(scores: list[Score], rows: dict[str, Row]) -> dict:
+def pairs(scores: list[Score]) -> dict:
     """Machines in the right order: by us, and by peak arithmetic."""
     places: dict[tuple, list[Score]] = {}
     for score in scores:

@@ -17,7 +17,7 @@ from stash.hardware.catalog import Instance
 from stash.hardware.gpus import Gpu
 from stash.predict import communication, compute, facts, memory, pipeline, times
 from stash.predict.communication import Link, Links, Message
-from stash.predict.constants import FITTED, Constants
+from stash.predict.constants import FITTED, FITTED_ROWS, Constants
 from stash.predict.document import Machine, Predicted, Slice, as_profile
 from stash.predict.facts import Array, ModelFacts
 from stash.results.profile import Profile, Provenance
@@ -131,7 +131,7 @@ def _check_fits(known: ModelFacts, batch: int, dtype: str, gpu: Gpu) -> None:
 def _calibrate(
     measured: Profile | None, known: ModelFacts, target: Gpu, constants: Constants
 ) -> Calibration:
-    fitted = "constants fitted to published measurements (docs/validation.md)"
+    fitted = f"constants fitted to {FITTED_ROWS} published measurements (docs/validation.md)"
     if measured is None:
         return Calibration(words=f"specifications of the machine; {fitted}")
     if measured.workload.parameters != known.parameters:

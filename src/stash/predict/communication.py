@@ -7,7 +7,7 @@ machines. Changes when the model of communication does.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
 import numpy as np
@@ -63,6 +63,10 @@ class Links:
     ) -> Links:
         """Links of configurations; a link that is not used may be left out."""
         return cls(*_effective(inside, constants), *_effective(between, constants))
+
+    def as_columns(self) -> Links:
+        """The same for arrays with a row a configuration."""
+        return Links(*(getattr(self, field.name)[:, None] for field in fields(self)))
 
 
 @dataclass(frozen=True)

@@ -66,18 +66,24 @@ def exposed_seconds(
     links: Links,
     constants: Constants,
 ) -> Array:
-    """What the exchange adds to an iteration; sizes in bytes, per message or per configuration."""
-    end = np.zeros_like(backward)
-    busy = np.zeros_like(backward)
-    for number in range(ready.shape[1]):
-        size = sizes[..., number]
-        seconds = all_reduce_seconds(size, gpus_per_node, nodes, links, constants)
-        start = np.maximum(ready[:, number], end)
-        end = np.where(size > 0, start + seconds, end)
-        hidden = np.minimum(end, backward) - np.minimum(start, backward)
-        busy += np.maximum(hidden, 0.0)
-    slower = constants.contention * busy
-    exposed: Array = np.maximum(backward, end) + slower - backward
+    """What the exchange adds to an iteration; sizes in bytes, a row a configuration or one for all.
+
+    The recurrence without its loop: the last message ends when the slowest chain does, which begins
+    with some message as it becomes ready and goes on with all that follow it.
+    """
+
+    def column(values: Array) -> Array:
+        return values[:, None]
+
+    rows = links.as_columns()
+    seconds = all_reduce_seconds(
+        np.broadcast_to(sizes, ready.shape), column(gpus_per_node), column(nodes), rows, constants
+    )
+    seconds = np.where(sizes > 0, seconds, 0.0)
+    and_all_after = np.cumsum(seconds[:, ::-1], axis=1)[:, ::-1]
+    left = np.maximum(0.0, (ready + and_all_after).max(1) - backward)
+    hidden = and_all_after[:, 0] - left
+    exposed: Array = left + constants.contention * hidden
     return np.where(gpus_per_node * nodes > 1, exposed, 0.0)
 
 

@@ -22,11 +22,31 @@ class Band:
 
 #: By setting (was one GPU's time known?) and by what is predicted.
 BANDS: dict[tuple[str, str], tuple[Band, ...]] = {
-    ("calibrated", "node"): (Band(1.0, 0.8, 1.25),),
-    ("calibrated", "nodes"): (Band(1.0, 0.7, 1.4),),
-    ("blind", "solo"): (Band(1.0, 0.6, 1.6),),
-    ("blind", "node"): (Band(1.0, 0.6, 1.6),),
-    ("blind", "nodes"): (Band(1.0, 0.5, 2.0),),
+    ("calibrated", "node"): (
+        Band(0.03, 0.975, 1.18),
+        Band(0.1, 0.908, 1.24),
+        Band(0.25, 0.877, 1.47),
+        Band(1.0, 0.872, 1.93),
+    ),
+    ("calibrated", "nodes"): (
+        Band(0.03, 0.86, 2.35),
+        Band(0.1, 0.834, 1.71),
+        Band(0.25, 0.805, 1.82),
+        Band(1.0, 0.848, 1.91),
+    ),
+    ("blind", "solo"): (Band(1.0, 0.633, 1.87),),
+    ("blind", "node"): (
+        Band(0.03, 0.435, 1.79),
+        Band(0.1, 0.516, 1.66),
+        Band(0.25, 0.485, 1.83),
+        Band(1.0, 0.854, 3.16),
+    ),
+    ("blind", "nodes"): (
+        Band(0.03, 0.365, 2.1),
+        Band(0.1, 0.366, 2.36),
+        Band(0.25, 0.557, 2.11),
+        Band(1.0, 0.837, 1.93),
+    ),
 }
 
 
