@@ -22,13 +22,15 @@ _PUBLIC = {
     "Workload": "stash.workloads.workload",
     "supervised": "stash.workloads.workload",
 }
-__all__ = ["__version__", *_PUBLIC]
+__all__ = ["__version__", "predict", *_PUBLIC]
 
 
 def __getattr__(name: str) -> Any:
     """Import on first use, so that `import stash` and `stash --help` need no torch."""
-    if name not in _PUBLIC:
-        raise AttributeError(f"module 'stash' has no attribute {name!r}")
     import importlib
 
+    if name == "predict":  # a room that can be called
+        return importlib.import_module("stash.predict")
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'stash' has no attribute {name!r}")
     return getattr(importlib.import_module(_PUBLIC[name]), name)

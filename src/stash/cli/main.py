@@ -9,9 +9,11 @@ from typing import Annotated
 
 import typer
 
+from stash.cli import catalog as catalog_command
 from stash.cli import doctor as doctor_command
 from stash.cli import export as export_command
 from stash.cli import list as list_command
+from stash.cli import predict as predict_command
 from stash.cli import profile as profile_command
 from stash.cli import report as report_command
 from stash.cli import show as show_command
@@ -35,6 +37,8 @@ app.command("report")(report_command.report)
 app.command("export")(export_command.export)
 app.command("list")(list_command.list_profiles)
 app.command("doctor")(doctor_command.doctor)
+app.command("predict")(predict_command.predict)
+app.add_typer(catalog_command.app, name="catalog")
 
 
 def _print_version(wanted: bool) -> None:

@@ -36,7 +36,7 @@ class Gpu:
     architecture: str
     memory_bytes: int
     memory_bytes_per_second: float | None  # none where no source gives it
-    flops: dict[str, float]  # by dtype: fp32, amp, bf16
+    flops: dict[str, float]  # by dtype: fp32, tf32, amp, bf16
     nvlink_bytes_per_second: float | None
     pcie_bytes_per_second: float | None
     confidence: str
@@ -69,6 +69,15 @@ def find(name: str) -> Gpu:
     return table[key]
 
 
+def recognise(driver_name: str) -> Gpu | None:
+    """The row of a GPU as its driver names it: `NVIDIA A100-SXM4-40GB`, `Tesla T4`."""
+    words = driver_name.lower().replace("_", " ").replace("-", " ").split()
+    plain = "-".join(word for word in words if word not in ("nvidia", "tesla", "geforce"))
+    found = [key for key in _table() if key == plain or plain.startswith(f"{key}-")]
+    found = found or [key for key in _table() if key.startswith(f"{plain}-")]
+    return _table()[found[0]] if found else None
+
+
 def names() -> tuple[str, ...]:
     """Every key of the table."""
     return tuple(_table())
@@ -90,7 +99,12 @@ def _gpu(row: dict[str, str]) -> Gpu:
         architecture=row["architecture"],
         memory_bytes=int(row["memory_bytes"]),
         memory_bytes_per_second=_number(row["memory_bytes_per_second"]),
-        flops={"fp32": fp32, "amp": tensor, "bf16": tensor},
+        flops={
+            "fp32": fp32,
+            "tf32": float(row["tensor_tf32_flops"] or fp32),
+            "amp": tensor,
+            "bf16": tensor,
+        },
         nvlink_bytes_per_second=_number(row["nvlink_bytes_per_second"]),
         pcie_bytes_per_second=_number(row["pcie_bytes_per_second"]),
         confidence=row["confidence"],

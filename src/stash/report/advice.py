@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from stash.report.figures import derived, figure, size_in_bytes, time_unit, written
 from stash.report.words import undivided_stalls
 from stash.results.document import Interval
-from stash.results.profile import Profile, StallResult
+from stash.results.profile import Profile, Provenance, StallResult
 
 #: Whatever takes less of the time than this is not worth anybody's afternoon.
 WORTH_SHARE = 0.01
@@ -34,6 +34,8 @@ class Advice:
 
 def advise(profile: Profile) -> list[Advice]:
     """What follows from the significant stalls of a profile, the most useful first."""
+    if profile.provenance is Provenance.PREDICTED:
+        return []  # nothing runs there yet that could be changed
     found = [_advice(profile, name, stall) for name, stall in undivided_stalls(profile)]
     useful = [one for one in found if one is not None and one.gain_share >= WORTH_SHARE]
     if not useful:

@@ -18,6 +18,7 @@ STYLES = {
     "contention": "magenta",
     "communication": "blue",
     "interconnect": "blue",
+    "scale-out": "cyan",
     "prep": "yellow",
     "fetch": "red",
 }
@@ -86,7 +87,7 @@ def _shown_stalls(profile: Profile, *, first: bool) -> dict[str, StallResult]:
     names = ["contention", "communication"] if split else ["interconnect"]
     if not split and "interconnect" not in found:
         names = ["contention", "communication"]
-    names += ["prep", "fetch"] if first else ["prep"]
+    names += ["scale-out", "prep", "fetch"] if first else ["scale-out", "prep"]
     shares = {name: _share(found[name], first=first) for name in names if name in found}
     return {name: found[name] for name, share in shares.items() if share is not None}
 

@@ -12,6 +12,7 @@ from typing import TypeVar
 from stash.report import words
 from stash.report.bars import whole_step
 from stash.report.figures import (
+    derived,
     duration,
     duration_unit,
     figure,
@@ -21,7 +22,7 @@ from stash.report.figures import (
     written,
 )
 from stash.results.profile import EpochResult, Profile, Rates, StallResult, StepResult
-from stash.results.steps import STALLS, STEPS
+from stash.results.steps import MANY_NODE_STEPS, STALL_BY_NAME, STEPS
 
 Safe = Callable[[str], str]
 T = TypeVar("T")
@@ -35,6 +36,33 @@ TABLE_NOTE = (
     "paper's %: of the step named. finds: smallest stall that this run finds 4 times in 5."
 )
 
+PREDICTED_NOTE = (
+    "Intervals are {percent:.0f} %, from this model's own errors against published measurements. "
+    "share: of a whole iteration; only shares add up. paper's %: of the step named."
+)
+
+
+def table_note(profile: Profile) -> str:
+    """How to read the table of stalls."""
+    if profile.prediction is None:
+        return TABLE_NOTE
+    return PREDICTED_NOTE.format(percent=profile.prediction.interval_percent)
+
+
+def link_lines(profile: Profile, safe: Safe) -> list[str]:
+    """What a prediction takes the links to be, and what each possible slice of a machine costs."""
+    prediction = profile.prediction
+    if prediction is None or not (prediction.inside or prediction.between):
+        return []
+    unit, factor = iteration_unit(profile)
+    known = (("inside a node", prediction.inside), ("between nodes", prediction.between))
+    places = [f"{where}: {safe(link)}" for where, link in known if link]
+    lines = [f"{prediction.messages} messages an iteration; {'; '.join(places)}"]
+    for one in prediction.slices:
+        seconds = written(derived(one.seconds_per_iteration), unit, factor)
+        lines.append(f"{100 * one.chance:.0f} % of slices: {safe(one.inside)}, {seconds}")
+    return lines
+
 
 def iteration_unit(profile: Profile) -> tuple[str, float]:
     """The unit for all times of a profile's iterations, and its factor."""
@@ -42,24 +70,24 @@ def iteration_unit(profile: Profile) -> tuple[str, float]:
     return time_unit(profile.steps[whole].seconds_per_iteration.estimate if whole else 1.0)
 
 
-def what_was_measured(profile: Profile, safe: Safe) -> list[str]:
+def what_was_measured(profile: Profile, safe: Safe, safe_sentence: Safe) -> list[str]:
     """Workload, workers, machine, run: one line each."""
     return [
         _workload_words(profile, safe),
         _worker_words(profile, safe),
         _machine_words(profile, safe),
-        _run_words(profile, safe),
+        _run_words(profile, safe, safe_sentence),
     ]
 
 
 def steps_in_order(profile: Profile) -> list[tuple[str, StepResult]]:
     """The steps of a profile as the method lists them; unknown ones last."""
-    return _in_order(profile.steps, [step.name for step in STEPS])
+    return _in_order(profile.steps, [step.name for step in (*STEPS, *MANY_NODE_STEPS)])
 
 
 def stalls_in_order(profile: Profile) -> list[tuple[str, StallResult]]:
     """The stalls of a profile as the method lists them; unknown ones last."""
-    return _in_order(profile.stalls, [stall.name for stall in STALLS])
+    return _in_order(profile.stalls, list(STALL_BY_NAME))
 
 
 def paper_words(stall: StallResult, safe: Safe) -> str:
@@ -135,8 +163,11 @@ def _machine_words(profile: Profile, safe: Safe) -> str:
     )
 
 
-def _run_words(profile: Profile, safe: Safe) -> str:
+def _run_words(profile: Profile, safe: Safe, safe_sentence: Safe) -> str:
     run = profile.run
+    if profile.prediction is not None:
+        calibrated = safe_sentence(profile.prediction.calibrated_on)
+        return f"predicted {moment(profile.created)}, calibrated on {calibrated}"
     launches = "1 launch" if run.launches == 1 else f"{run.launches} launches"
     rounds = "1 round" if run.rounds == 1 else f"{run.rounds} rounds"
     return (

@@ -68,7 +68,7 @@ class _Page:
         provenance = self._profile.provenance
         if provenance is not Provenance.MEASURED:
             yield Text(words.NOT_MEASURED[provenance], style="bold reverse")
-        for line in facts.what_was_measured(self._profile, self._name):
+        for line in facts.what_was_measured(self._profile, self._name, self._sentence):
             yield Text(line)
 
     def _headline(self) -> RenderableType:
@@ -94,7 +94,7 @@ class _Page:
         for name, stall in facts.stalls_in_order(self._profile):
             style = "" if stall.significant else "dim"
             table.add_row(*self._stall_row(name, stall), style=style)
-        return Group(table, Text(facts.TABLE_NOTE, style="dim"))
+        return Group(table, Text(facts.table_note(self._profile), style="dim"))
 
     def _stall_row(self, name: str, stall: StallResult) -> list[Text]:
         seconds = figure(stall.seconds_per_iteration, self._factor)
@@ -125,6 +125,7 @@ class _Page:
         notes.add_column(overflow="fold")
         for label, lines in (
             ("Steps", self._step_lines()),
+            ("Links", _as_text(facts.link_lines(self._profile, self._sentence))),
             ("Rates", _as_text(facts.rate_lines(self._profile.rates))),
             ("Epochs", _as_text(facts.epoch_lines(self._profile))),
             ("Advice", self._advice_lines()),
@@ -150,9 +151,9 @@ class _Page:
         for check in warnings[:MAX_WARNINGS]:
             line = Text("WARNING ", style="bold yellow")
             line.append(f"{self._name(check.name)}: ", style="bold yellow")
-            line.append(self._charset.safe(check.message, limit=MESSAGE_LIMIT), style="none")
+            line.append(self._sentence(check.message), style="none")
             if check.next:
-                advice = self._charset.safe(check.next, limit=MESSAGE_LIMIT)
+                advice = self._sentence(check.next)
                 line.append(f" What to do: {advice}", style="none")
             lines.append(line)
         if len(warnings) > MAX_WARNINGS:
@@ -167,7 +168,7 @@ class _Page:
         lines = [Text(words.why_it_stopped(run), style="bold" if unsure else "")]
         if run.message and run.stopped_because == "failed":
             told = run.message[:FAILURE_LIMIT].splitlines()
-            lines += [Text(self._charset.safe(line, limit=MESSAGE_LIMIT)) for line in told]
+            lines += [Text(self._sentence(line)) for line in told]
         if any(stall.intermittent for stall in self._profile.stalls.values()):
             lines.append(Text(facts.INTERMITTENT_NOTE, style="dim"))
         return lines
@@ -178,6 +179,9 @@ class _Page:
 
     def _name(self, text: str) -> str:
         return self._charset.safe(text, limit=NAME_LIMIT)
+
+    def _sentence(self, text: str) -> str:
+        return self._charset.safe(text, limit=MESSAGE_LIMIT)
 
 
 def _as_text(lines: list[str]) -> list[Text]:

@@ -65,6 +65,8 @@ def absent(profile: Profile) -> list[str]:
     """What this profile cannot tell, and which step would."""
     sentences = []
     expected: Iterable[str] = EXPECTED_STALLS
+    if profile.provenance is Provenance.PREDICTED:
+        expected = ("interconnect", "prep", "fetch")  # public data do not tell its parts apart
     if profile.machine.workers == 1:
         sentences.append("One device: prep and fetch only; interconnect needs two workers or more.")
         expected = ("prep", "fetch")
@@ -73,7 +75,13 @@ def absent(profile: Profile) -> list[str]:
         if stall.name in expected and stall.name not in profile.stalls:
             steps = " and ".join(sorted(stall.steps - set(profile.steps)))
             missing.append(f"{stall.name} (needs {steps})" if steps else stall.name)
-    if missing:
+    if missing and profile.provenance is Provenance.PREDICTED:
+        names = ", ".join(name.split(" ")[0] for name in missing)
+        sentences.append(
+            f"Not predicted: {names}. They need rates of the data's preprocessing and storage: "
+            "--from PROFILE, or --samples-per-core."
+        )
+    elif missing:
         sentences.append(f"Not measured: {', '.join(missing)}.")
     return sentences
 
@@ -91,6 +99,7 @@ def why_it_stopped(run: Run) -> str:
         "rounds": "Stopped after the number of rounds that was asked for.",
         "interrupted": f"Interrupted{before}; the complete rounds are kept.",
         "failed": f"FAILED{before}; the complete rounds are kept.",
+        "predicted": "Nothing was measured.",
     }[run.stopped_because]
     return f"{reason} {_half_widths(run)}"
 
@@ -150,7 +159,8 @@ def _later(profile: Profile) -> str:
     share, scope = percentage(waiting), _scope(profile)
     if waiting.low is None:
         verb = "waits" if workers == 1 else "wait"
-        return f"{who} {verb} about {share} of the time{scope}, from one round, without interval."
+        why = "" if profile.provenance is Provenance.PREDICTED else ", from one round"
+        return f"{who} {verb} about {share} of the time{scope}{why}, without interval."
     if is_positive(waiting):
         verb = "waits" if workers == 1 else "wait"
         return f"{who} {verb} {share} of the time{scope}."

@@ -109,7 +109,7 @@ class Run(Model):
     """How the measurement went."""
 
     stopped_because: Literal[
-        "half-width", "max-minutes", "max-usd", "rounds", "interrupted", "failed"
+        "half-width", "max-minutes", "max-usd", "rounds", "interrupted", "failed", "predicted"
     ]
     message: Text
     rounds: Count
@@ -126,6 +126,26 @@ class Waiting(Model):
 
     later: Interval | None
     first: Interval | None
+
+
+class SliceResult(Model):
+    """One way in which a rented part of a machine may be linked, and what that does."""
+
+    chance: Quantity
+    inside: Text
+    seconds_per_iteration: SignedSeconds
+
+
+class Prediction(Model):
+    """What a predicted profile rests on; absent where something was measured."""
+
+    calibrated_on: Text  # what was known beforehand, and what constants were fitted to
+    interval_percent: Quantity  # how often the intervals held in validation
+    messages: Count  # that gradients travel in
+    inside: Text  # links between workers of a node
+    between: Text  # links between nodes
+    slices: tuple[SliceResult, ...] = ()
+    largest_batch: Count | None = None  # that fits the device's memory
 
 
 class Profile(Model):
@@ -146,6 +166,7 @@ class Profile(Model):
     rates: Rates
     telemetry: dict[Name, Telemetry]
     checks: tuple[Check, ...]
+    prediction: Prediction | None = None
 
     def to_json(self) -> str:
         """The document as text, the same wherever it is shown."""

@@ -120,8 +120,30 @@ STALLS: tuple[Stall, ...] = (
     ),
 )
 
+#: Steps of several nodes: predicted today, not measured yet.
+MANY_NODE_STEPS: tuple[Step, ...] = (
+    Step("cluster", Who.ALL, Feed.REPLAY, True, "as many workers as node, spread over all nodes"),
+    Step("scaleout", Who.ALL, Feed.REPLAY, True, "all workers of all nodes"),
+)
+MANY_NODE_STALLS: tuple[Stall, ...] = (
+    Stall(
+        "network",
+        ((+1, "cluster"), (-1, "node")),
+        "node",
+        None,
+        "what the same workers cost more on several machines than on one",
+    ),
+    Stall(
+        "scale-out",
+        ((+1, "scaleout"), (-1, "node")),
+        "node",
+        None,
+        "what several machines cost over one",
+    ),
+)
+
 STEP_BY_NAME = {step.name: step for step in STEPS}
-STALL_BY_NAME = {stall.name: stall for stall in STALLS}
+STALL_BY_NAME = {stall.name: stall for stall in (*STALLS, *MANY_NODE_STALLS)}
 
 #: Steps of an ordinary profile; `staged` is added on CUDA, `again` only where noise is asked for.
 DEFAULT_STEPS = ("solo", "unsynced", "node", "warm", "cold")
@@ -129,12 +151,13 @@ DEFAULT_STEPS = ("solo", "unsynced", "node", "warm", "cold")
 
 def stalls_of(steps: frozenset[str] | set[str]) -> tuple[Stall, ...]:
     """The stalls that can be told from these steps."""
-    return tuple(stall for stall in STALLS if stall.steps <= steps)
+    return tuple(stall for stall in STALL_BY_NAME.values() if stall.steps <= steps)
 
 
 def whole_iteration(steps: frozenset[str] | set[str]) -> str:
     """The step that stands for a whole iteration of a later epoch."""
-    return next(step for step in ("warm", "node", "unsynced", "solo", "cold") if step in steps)
+    order = ("warm", "scaleout", "node", "unsynced", "solo", "cold")
+    return next(step for step in order if step in steps)
 
 
 def compute_step(steps: frozenset[str] | set[str]) -> str | None:

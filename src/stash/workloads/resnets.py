@@ -66,6 +66,15 @@ def resnet(depth: int, *, batch_norm: bool = True, residual: bool = True) -> nn.
     return model
 
 
+def resnet18_for_small_pictures() -> nn.Module:
+    """The ResNet18 that is trained on CIFAR-10: no pooling and no stride before its blocks."""
+    model = ResNet(BasicBlock, [2, 2, 2, 2], num_classes=10)
+    model.conv1 = nn.Conv2d(3, 64, kernel_size=3, stride=1, padding=1, bias=False)
+    model.maxpool = nn.Identity()
+    small: nn.Module = model
+    return small
+
+
 def _remove_link_convolutions(model: nn.Module) -> None:
     for module in model.modules():
         if isinstance(module, BasicBlock | Bottleneck):

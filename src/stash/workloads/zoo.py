@@ -195,11 +195,17 @@ def _models_own_loss(model: nn.Module, batch: Batch) -> torch.Tensor:
     return loss
 
 
-def _torchvision(name: str) -> nn.Module:
+def _torchvision(name: str, **options: bool) -> nn.Module:
     torchvision_ops.make_importable()
     models = importlib.import_module("torchvision.models")
-    model: nn.Module = getattr(models, name)(weights=None)
+    model: nn.Module = getattr(models, name)(weights=None, **options)
     return model
+
+
+def _resnet18_cifar() -> nn.Module:
+    from stash.workloads import resnets
+
+    return resnets.resnet18_for_small_pictures()
 
 
 def _resnet(depth: int, batch_norm: bool = True, residual: bool = True) -> nn.Module:
@@ -219,13 +225,20 @@ def _transformers(model: str) -> ModuleType:
         ) from error
 
 
-def _bert_large() -> nn.Module:
-    transformers = _transformers("bert-large")
-    config = transformers.BertConfig(
-        hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096
-    )
-    model: nn.Module = transformers.BertForQuestionAnswering(config)
+def _bert(name: str, **shape: int) -> nn.Module:
+    transformers = _transformers(name)
+    model: nn.Module = transformers.BertForQuestionAnswering(transformers.BertConfig(**shape))
     return model
+
+
+_bert_large = partial(
+    _bert,
+    "bert-large",
+    hidden_size=1024,
+    num_hidden_layers=24,
+    num_attention_heads=16,
+    intermediate_size=4096,
+)
 
 
 def _gpt2() -> nn.Module:
@@ -336,6 +349,37 @@ _OTHER_MODELS = (
         builder=partial(_torchvision, "shufflenet_v2_x1_0"),
         inputs=Images(),
         optimizer=_SGD,
+    ),
+    ZooEntry(
+        name="inception_v3",
+        # Without the auxiliary head and the slow random initial weights.
+        builder=partial(_torchvision, "inception_v3", aux_logits=False, init_weights=False),
+        inputs=Images(size=299),
+        optimizer=_SGD,
+        cpu_batch_size=2,
+    ),
+    ZooEntry(
+        name="densenet161",
+        builder=partial(_torchvision, "densenet161"),
+        inputs=Images(),
+        optimizer=_SGD,
+        cpu_batch_size=2,
+    ),
+    ZooEntry(
+        name="resnet18-cifar",
+        builder=_resnet18_cifar,
+        inputs=Images(size=32, classes=10),
+        optimizer=_SGD,
+        batch_size=128,
+        cpu_batch_size=16,
+    ),
+    ZooEntry(
+        name="bert-base",
+        builder=partial(_bert, "bert-base"),
+        inputs=Tokens(sequence_length=384, vocabulary=30_522, make_sample=question_sample),
+        optimizer=_ADAMW,
+        batch_size=8,
+        cpu_batch_size=1,
     ),
     ZooEntry(
         name="vit_b_16",

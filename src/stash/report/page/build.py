@@ -121,7 +121,7 @@ def _section(key: str, name: str, profile: Profile, *, detailed: bool) -> Sectio
         name=name,
         provenance=profile.provenance.value,
         banner=None if measured else words.NOT_MEASURED[profile.provenance],
-        facts=facts.what_was_measured(profile, _name),
+        facts=facts.what_was_measured(profile, _name, _name),
         headline=words.headline(profile),
         absent=words.absent(profile),
         figures={one.name: _figure(one, f"{key}-{one.name}") for one in pictures},

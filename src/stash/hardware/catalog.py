@@ -1,0 +1,279 @@
+"""The catalog of machines for rent: what each has, what it costs, where and when that was read.
+
+Rows come with the package; a user's own files (imported, refreshed) stand before them. Changes
+when a row can say something else.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from functools import cache
+from importlib import resources
+from pathlib import Path
+
+from stash.errors import StashError, UsageError
+from stash.hardware import gpus
+from stash.hardware.gpus import Gpu
+from stash.hardware.topologies import names as topology_names
+
+CURRENT, PAPER = "2026-08", "paper-2022"
+GIB = 2**30
+GBIT_BYTES = 1e9 / 8
+#: Files of the user's folder, the first read last: what a user says stands before all else.
+IMPORTED, REFRESHED = "imported.csv", "refreshed.csv"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Instance:
+    """One machine type of one cloud, as it stood at one time."""
+
+    snapshot: str
+    cloud: str
+    name: str
+    status: str  # available or retired: a retired type may still have a list price
+    last_seen: str = ""
+    gpu: str = ""  # key in the GPU table; empty where there is none
+    gpu_name: str = ""
+    gpus: int = 0
+    gpu_memory_gib: float | None = None
+    vcpus: float | None = None
+    memory_gib: float | None = None
+    price_usd_per_hour: float | None = None  # on demand
+    price_region: str = ""
+    price_date: str = ""
+    spot_usd_per_hour: float | None = None
+    spot_region: str = ""
+    spot_date: str = ""
+    interconnect: str = ""
+    topology: str = ""  # name in the table of topologies; empty where none is published
+    network_gbit_per_second: float | None = None  # as advertised
+    network_baseline_gbit_per_second: float | None = None  # what is guaranteed
+    network_burst_gbit_per_second: float | None = None
+    rdma: str = ""
+    rdma_gbit_per_second: float | None = None
+    nvme_gb: float | None = None
+    nvme_read_mb_per_second: float | None = None
+    disk_mb_per_second: float | None = None
+    disk_baseline_mb_per_second: float | None = None
+    source_specs: str = ""
+    source_price: str = ""
+    source_network: str = ""
+    source_interconnect: str = ""
+    source_storage: str = ""
+    note: str = ""
+
+    @property
+    def accelerator(self) -> Gpu | None:
+        """Its GPU, where the table knows it."""
+        return gpus.find(self.gpu) if self.gpu else None
+
+    @property
+    def has_rdma(self) -> bool:
+        return self.rdma not in ("", "none")
+
+    @property
+    def network_bytes_per_second(self) -> float | None:
+        """What a node can be expected to send: RDMA where there is some, else peak, not advert.
+
+        Advertised rates are not delivered rates (p3.16xlarge: 25 Gbit/s advertised, 10 at most).
+        """
+        if self.has_rdma and self.rdma_gbit_per_second:
+            return self.rdma_gbit_per_second * GBIT_BYTES
+        gbit = self.network_burst_gbit_per_second or self.network_gbit_per_second
+        return None if gbit is None else gbit * GBIT_BYTES
+
+    @property
+    def memory_bytes(self) -> int | None:
+        return None if self.memory_gib is None else round(self.memory_gib * GIB)
+
+
+NUMBERS = frozenset(field.name for field in fields(Instance) if str(field.type).startswith("float"))
+COLUMNS = tuple(field.name for field in fields(Instance))
+
+
+def instances(snapshot: str = CURRENT) -> tuple[Instance, ...]:
+    """All machine types of one snapshot, the user's own rows included."""
+    rows = _rows()
+    found = tuple(row for row in rows if row.snapshot == snapshot)
+    if not found:
+        known = ", ".join(sorted({row.snapshot for row in rows}))
+        raise UsageError(f"There is no snapshot {snapshot!r} of the catalog; there are {known}.")
+    return found
+
+
+def find(name: str, snapshot: str = CURRENT) -> Instance:
+    """A machine type by its name, with or without `cloud:` before it."""
+    cloud, _, bare = name.strip().rpartition(":")
+    known = instances(snapshot)
+    for one in known:
+        if one.name.lower() == bare.lower() and cloud.lower() in ("", one.cloud):
+            return one
+    raise UsageError(
+        f"Unknown instance {name!r}. Nearest names: {', '.join(_nearest(bare, known))}. "
+        "`stash catalog list` shows all; `stash catalog import FILE` adds your own."
+    )
+
+
+def user_folder() -> Path:
+    """Where a user's own rows are kept."""
+    base = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(base) / "stash" / "catalog"
+
+
+def import_rows(path: Path) -> list[Instance]:
+    """Take a user's rows into the user's catalog; all of them are checked before any is kept."""
+    new = read_overrides(path, packaged())
+    _write_user_file(IMPORTED, new, _read_user_file(IMPORTED, packaged()))
+    return new
+
+
+def save_refreshed(rows: Sequence[Instance]) -> Path:
+    """Keep refreshed prices; the package's own file is never touched."""
+    return _write_user_file(REFRESHED, rows, [])
+
+
+def read_overrides(path: Path, base: Sequence[Instance]) -> list[Instance]:
+    """Rows of a user's CSV: `name` is needed, other columns replace or add to what is known."""
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"Cannot read {path}: {error}.") from None
+    reader = csv.DictReader(text.splitlines())
+    unknown = sorted(set(reader.fieldnames or ()) - set(COLUMNS))
+    if unknown or "name" not in (reader.fieldnames or ()):
+        problem = f"unknown columns {', '.join(unknown)}" if unknown else "no column `name`"
+        raise UsageError(f"{path}: {problem}. Known columns: {', '.join(COLUMNS)}.")
+    known = {(one.snapshot, one.cloud, one.name): one for one in base}
+    rows = []
+    for number, values in enumerate(reader, start=2):
+        given = {column: text for column, text in values.items() if column and text}
+        try:
+            rows.append(_overridden(given, known, path.name))
+        except ValueError as error:
+            raise UsageError(f"{path}, line {number}: {error}.") from None
+    return rows
+
+
+@cache
+def packaged() -> tuple[Instance, ...]:
+    """The rows that come with Stash."""
+    text = resources.files("stash.hardware").joinpath("data/instances.csv").read_text("utf-8")
+    return tuple(_instance(values) for values in csv.DictReader(text.splitlines()))
+
+
+def problems(one: Instance) -> list[str]:
+    """What is wrong with a row, in words; empty where nothing is."""
+    found = []
+    if one.status not in ("available", "retired"):
+        found.append(f"status is {one.status!r}, not available or retired")
+    if one.gpus and not one.gpu:
+        found.append("it has GPUs, but no `gpu` names their row in the GPU table")
+    if one.gpu and one.gpu not in gpus.names():
+        found.append(f"no GPU {one.gpu!r} in the GPU table")
+    if one.topology and one.topology not in topology_names():
+        found.append(f"no topology {one.topology!r}")
+    if one.price_usd_per_hour is not None and not (one.price_date and one.price_region):
+        found.append("a price without its date and region")
+    if not one.source_specs:
+        found.append("no source")
+    if one.gpus < 0 or one.gpus > 1024:
+        found.append(f"{one.gpus} GPUs")
+    found += [
+        f"{name} is {value}, which is not a positive number"
+        for name in sorted(NUMBERS)
+        if (value := getattr(one, name)) is not None and not 0 <= value < 1e7
+    ]
+    return found
+
+
+@cache
+def _rows() -> tuple[Instance, ...]:
+    merged = {(one.snapshot, one.cloud, one.name): one for one in packaged()}
+    for file_name in (REFRESHED, IMPORTED):
+        for one in _read_user_file(file_name, tuple(merged.values())):
+            merged[one.snapshot, one.cloud, one.name] = one
+    return tuple(merged.values())
+
+
+def forget() -> None:
+    """Read the user's files again at the next question."""
+    _rows.cache_clear()
+
+
+def _read_user_file(name: str, base: Sequence[Instance]) -> list[Instance]:
+    path = user_folder() / name
+    return read_overrides(path, base) if path.is_file() else []
+
+
+def _write_user_file(name: str, rows: Sequence[Instance], kept: Iterable[Instance]) -> Path:
+    merged = {(one.snapshot, one.cloud, one.name): one for one in (*kept, *rows)}
+    path = user_folder() / name
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_suffix(".new")
+        with temporary.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(COLUMNS)
+            writer.writerows([_cells(one) for one in merged.values()])
+        temporary.replace(path)
+    except OSError as error:
+        raise StashError(f"Cannot write {path}: {error.strerror or error}.") from None
+    forget()
+    return path
+
+
+def _cells(one: Instance) -> list[str]:
+    values = (getattr(one, column) for column in COLUMNS)
+    return [
+        "" if value is None else f"{value:.10g}" if isinstance(value, float) else str(value)
+        for value in values
+    ]
+
+
+def _overridden(
+    given: dict[str, str], known: dict[tuple[str, str, str], Instance], source: str
+) -> Instance:
+    if "name" not in given:
+        raise ValueError("no name")
+    snapshot, name = given.get("snapshot", CURRENT), given["name"]
+    same_name = [key for key in known if key[0] == snapshot and key[2] == name]
+    cloud = given.get("cloud") or (same_name[0][1] if same_name else "own")
+    base = known.get((snapshot, cloud, name))
+    defaults: dict[str, str] = {"status": "available", "source_specs": f"own file {source}"}
+    if base is not None:
+        cells = dict(zip(COLUMNS, _cells(base), strict=True))
+        defaults = {column: text for column, text in cells.items() if text}
+    if given.get("gpu"):
+        given = {**given, "gpu": gpus.find(given["gpu"]).key}
+    if given.get("price_usd_per_hour") and "source_price" not in given:
+        given = {**given, "source_price": f"own file {source}"}
+    place = {"snapshot": snapshot, "cloud": cloud, "name": name}
+    one = _instance({**defaults, **given, **place})
+    if wrong := problems(one):
+        raise ValueError(f"{name}: {'; '.join(wrong)}")
+    return one
+
+
+def _instance(values: dict[str, str]) -> Instance:
+    typed: dict[str, object] = dict(values)
+    for column in NUMBERS & values.keys():
+        typed[column] = _number(values[column], column)
+    typed["gpus"] = int(_number(values.get("gpus", "") or "0", "gpus") or 0)
+    return Instance(**typed)  # type: ignore[arg-type]
+
+
+def _number(text: str, column: str) -> float | None:
+    try:
+        return float(text) if text else None
+    except ValueError:
+        raise ValueError(f"{column} is {text!r}, not a number") from None
+
+
+def _nearest(name: str, known: Sequence[Instance]) -> list[str]:
+    names = {one.name.lower(): one.name for one in known}
+    near = difflib.get_close_matches(name.lower(), names, n=5, cutoff=0.4)
+    return [names[one] for one in near] or sorted(names.values())[:5]

@@ -1,0 +1,368 @@
+"""A prediction as a profile document, so that every report and every comparison can read it."""
+
+from __future__ import annotations
+
+import math
+import platform
+import secrets
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+import stash
+from stash.hardware.catalog import Instance
+from stash.hardware.gpus import Gpu
+from stash.predict import memory, pipeline
+from stash.predict.communication import Link
+from stash.predict.facts import ModelFacts
+from stash.predict.uncertainty import INTERVAL_PERCENT, band
+from stash.results.document import Interval
+from stash.results.profile import (
+    SCHEMA,
+    EpochResult,
+    Epochs,
+    Prediction,
+    Profile,
+    Provenance,
+    Rates,
+    Run,
+    SliceResult,
+    StallResult,
+    StepResult,
+    Waiting,
+)
+from stash.results.recording import Check, MachineFacts, WorkloadFacts
+from stash.results.steps import Stall, stalls_of, whole_iteration
+
+SECONDS_PER_HOUR = 3600.0
+STEP_KINDS = {"solo": "solo", "node": "node", "cluster": "nodes", "scaleout": "nodes"}
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The machine of a prediction."""
+
+    instance: Instance
+    gpu: Gpu
+    nodes: int
+    inside: Link | None
+    between: Link | None
+
+
+@dataclass(frozen=True)
+class Slice:
+    """One way in which a part of a machine may be linked."""
+
+    chance: float
+    inside: Link
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """Seconds per iteration by step."""
+
+    solo: float
+    node: float
+    cluster: float | None
+    scaleout: float | None
+    messages: int
+    slices: tuple[Slice, ...] = ()
+
+
+def as_profile(
+    predicted: Predicted,
+    *,
+    facts: ModelFacts,
+    batch: int,
+    dtype: str,
+    machine: Machine,
+    calibrated_on: str,
+    same_gpu: bool,
+    samples: int | None,
+    feed: pipeline.Feed | None,
+    largest_batch: int,
+) -> Profile:
+    """The document of one prediction."""
+    setting = "calibrated" if same_gpu else "blind"
+    seconds = _step_seconds(predicted, machine, batch, feed)
+    relative = {
+        name: _relative(name, value, predicted, "calibrated") for name, value in seconds.items()
+    }
+    price = machine.instance.price_usd_per_hour
+    hourly = None if price is None else price * machine.nodes
+    whole = whole_iteration(set(seconds))
+    return Profile(
+        schema=SCHEMA,
+        id=secrets.token_hex(4),
+        created=datetime.now(timezone.utc),
+        provenance=Provenance.PREDICTED,
+        workload=_workload(facts, batch, dtype, samples, machine),
+        machine=_machine_facts(machine),
+        run=_run(facts, batch, dtype, machine),
+        calibration=None,
+        steps={
+            name: StepResult(
+                seconds_per_iteration=_relative(name, value, predicted, setting, in_seconds=True),
+                rounds=0,
+                blocks=(),
+            )
+            for name, value in seconds.items()
+        },
+        stalls={
+            stall.name: _stall(stall, seconds, relative, whole, hourly)
+            for stall in stalls_of(set(seconds))
+        },
+        waiting=Waiting(later=_waiting(relative, whole), first=_waiting(relative, "cold")),
+        epoch=_epochs(predicted, seconds, setting, samples, batch, machine, hourly),
+        rates=_rates(seconds, feed, batch, machine),
+        telemetry={},
+        checks=_checks(machine, setting),
+        prediction=Prediction(
+            calibrated_on=calibrated_on,
+            interval_percent=INTERVAL_PERCENT,
+            messages=predicted.messages,
+            inside=_link_words(machine.inside),
+            between=_link_words(machine.between),
+            slices=tuple(
+                SliceResult(
+                    chance=one.chance,
+                    inside=_link_words(one.inside),
+                    seconds_per_iteration=one.seconds,
+                )
+                for one in predicted.slices
+            ),
+            largest_batch=largest_batch,
+        ),
+    )
+
+
+def _step_seconds(
+    predicted: Predicted, machine: Machine, batch: int, feed: pipeline.Feed | None
+) -> dict[str, float]:
+    seconds: dict[str, float] = {"solo": predicted.solo}
+    if machine.instance.gpus > 1:
+        seconds["node"] = predicted.node
+    if predicted.cluster is not None:
+        seconds["cluster"] = predicted.cluster
+    if predicted.scaleout is not None:
+        seconds["scaleout"] = predicted.scaleout
+    if feed is not None and machine.nodes == 1:
+        samples = batch * machine.instance.gpus
+        seconds.setdefault("node", predicted.node)
+        for step, rate in (("warm", feed.later_high), ("cold", feed.cold)):
+            seconds[step] = pipeline.iteration_seconds(predicted.node, samples / rate)
+    return seconds
+
+
+def _relative(
+    step: str, seconds: float, predicted: Predicted, setting: str, *, in_seconds: bool = False
+) -> Interval:
+    """A step over `solo`, or in seconds, between the bounds that validation gives.
+
+    Steps with data have no bounds: nobody has measured how far their model is off.
+    """
+    unit = 1.0 if in_seconds else 1 / predicted.solo
+    kind = STEP_KINDS.get(step)
+    if kind is None or (setting, kind) == ("calibrated", "solo"):
+        exact = kind == "solo" and not in_seconds
+        bound = seconds * unit if exact else None
+        return Interval(estimate=seconds * unit, low=bound, high=bound)
+    bounds = band(setting, kind, 1 - predicted.solo / seconds)
+    return Interval(
+        estimate=seconds * unit, low=seconds * unit * bounds.low, high=seconds * unit * bounds.high
+    )
+
+
+def _stall(
+    stall: Stall,
+    seconds: dict[str, float],
+    relative: dict[str, Interval],
+    whole: str,
+    hourly_usd: float | None,
+) -> StallResult:
+    value = sum(sign * seconds[step] for sign, step in stall.terms)
+    # The base of a stall is taken as predicted: bounds are those of what is compared with it.
+    changing = relative[stall.terms[0][1]]
+    base = sum(-sign * relative[step].estimate for sign, step in stall.terms[1:])
+    solo = seconds["solo"]
+    low = None if changing.low is None else (changing.low - base) * solo
+    high = None if changing.high is None else (changing.high - base) * solo
+
+    def over(part: float) -> Interval:
+        return Interval(
+            estimate=value / part,
+            low=None if low is None else low / (part + low - value),
+            high=None if high is None else high / (part + high - value),
+        )
+
+    counts = stall.name not in ("fetch", "network")
+    share = over(seconds[whole]) if counts else None
+    first = over(seconds["cold"]) if "cold" in seconds and stall.name != "network" else None
+    percent_base = seconds[stall.percent_of] / 100
+    priced = first if stall.name == "fetch" else share
+    return StallResult(
+        seconds_per_iteration=Interval(estimate=value, low=low, high=high),
+        mean_seconds_per_iteration=value,
+        percent=Interval(
+            estimate=value / percent_base,
+            low=None if low is None else low / percent_base,
+            high=None if high is None else high / percent_base,
+        ),
+        percent_of=stall.percent_of,
+        share=share,
+        share_of_first_epoch=first,
+        significant=bool(low is not None and high is not None and (low > 0 or high < 0)),
+        intermittent=False,
+        detectable_seconds_per_iteration=None,
+        usd_per_hour_of_training=None
+        if hourly_usd is None or priced is None
+        else _scaled(priced, hourly_usd),
+        part_of=stall.part_of,
+    )
+
+
+def _waiting(relative: dict[str, Interval], whole: str) -> Interval | None:
+    if whole not in relative or whole == "solo":
+        return None
+    one = relative[whole]
+    return Interval(
+        estimate=1 - 1 / one.estimate,
+        low=None if one.low is None else 1 - 1 / one.low,
+        high=None if one.high is None else 1 - 1 / one.high,
+    )
+
+
+def _epochs(
+    predicted: Predicted,
+    seconds: dict[str, float],
+    setting: str,
+    samples: int | None,
+    batch: int,
+    machine: Machine,
+    hourly_usd: float | None,
+) -> Epochs:
+    if not samples:
+        return Epochs(first=None, later=None)
+    workers = machine.nodes * machine.instance.gpus
+    iterations = math.ceil(math.ceil(samples / workers) / batch)
+
+    def epoch(step: str) -> EpochResult:
+        each = _relative(step, seconds[step], predicted, setting, in_seconds=True)
+        whole = _scaled(each, iterations)
+        return EpochResult(
+            iterations=iterations,
+            seconds=whole,
+            device_hours=_scaled(whole, workers / SECONDS_PER_HOUR),
+            usd=None if hourly_usd is None else _scaled(whole, hourly_usd / SECONDS_PER_HOUR),
+        )
+
+    return Epochs(
+        first=epoch("cold") if "cold" in seconds else None,
+        later=epoch(whole_iteration(set(seconds))),
+    )
+
+
+def _rates(
+    seconds: dict[str, float], feed: pipeline.Feed | None, batch: int, machine: Machine
+) -> Rates:
+    def exact(value: float | None) -> Interval | None:
+        return None if value is None else Interval(estimate=value, low=None, high=None)
+
+    iteration = seconds.get("node", seconds["solo"])
+    return Rates(
+        devices=exact(batch * machine.instance.gpus / iteration),
+        preprocessing=exact(None if feed is None else feed.prepared),
+        storage=exact(None if feed is None else feed.read),
+    )
+
+
+def _workload(
+    facts: ModelFacts, batch: int, dtype: str, samples: int | None, machine: Machine
+) -> WorkloadFacts:
+    return WorkloadFacts(
+        name=facts.name,
+        parameters=facts.parameters,
+        gradient_bytes=facts.gradient_bytes,
+        optimizer=facts.optimizer,
+        batch_per_worker=batch,
+        samples=samples,
+        data="",
+        data_bytes=None,
+        loader_workers=max(1, int((machine.instance.vcpus or 1) // machine.instance.gpus)),
+        dtype=dtype,
+    )
+
+
+def _machine_facts(machine: Machine) -> MachineFacts:
+    instance = machine.instance
+    cores = max(1, int(instance.vcpus or 1))
+    return MachineFacts(
+        host=instance.name,
+        system=instance.cloud,
+        cpu="",
+        cores=cores,
+        memory_bytes=instance.memory_bytes or 0,
+        device="cuda",
+        devices=(machine.gpu.name,) * (instance.gpus * machine.nodes),
+        device_memory_bytes=machine.gpu.memory_bytes,
+        nodes=machine.nodes,
+        workers_per_node=instance.gpus,
+        cores_per_worker=cores / instance.gpus,
+        threads_per_worker=max(1, cores // instance.gpus),
+        pinned=False,
+        backend="nccl",
+        python=platform.python_version(),
+        torch="none",
+        stash=stash.__version__,
+        instance=instance.name,
+        price_usd_per_hour=instance.price_usd_per_hour,
+    )
+
+
+def _run(facts: ModelFacts, batch: int, dtype: str, machine: Machine) -> Run:
+    peak = memory.peak_bytes(facts, batch, dtype)
+    return Run(
+        stopped_because="predicted",
+        message="",
+        rounds=0,
+        launches=0,
+        measuring_seconds=0.0,
+        half_width_asked=0.0,
+        half_width_reached=None,
+        peak_device_memory_bytes=(peak,),
+        peak_device_memory_percent=100 * peak / machine.gpu.memory_bytes,
+    )
+
+
+def _checks(machine: Machine, setting: str) -> tuple[Check, ...]:
+    instance, checks = machine.instance, []
+    if instance.status == "retired":
+        message = f"{instance.name} is retired: it has a list price, but cannot be rented."
+        checks.append(Check(name="status", status="warn", message=message))
+    if instance.price_date:
+        message = f"${instance.price_usd_per_hour:g} an hour, {instance.price_region}, "
+        checks.append(Check(name="price", status="pass", message=f"{message}{instance.price_date}"))
+    if setting == "blind":
+        checks.append(
+            Check(
+                name="calibration",
+                status="warn",
+                message="The time of one worker comes from specifications.",
+                next="Measure one GPU of this kind and give the profile with --from.",
+            )
+        )
+    return tuple(checks)
+
+
+def _link_words(link: Link | None) -> str:
+    if link is None:
+        return ""
+    return f"{link.transport}, {link.bytes_per_second / 1e9:.3g} GB/s"
+
+
+def _scaled(value: Interval, factor: float) -> Interval:
+    return Interval(
+        estimate=value.estimate * factor,
+        low=None if value.low is None else value.low * factor,
+        high=None if value.high is None else value.high * factor,
+    )

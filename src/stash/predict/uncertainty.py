@@ -1,0 +1,56 @@
+"""How far predictions were off where others had measured: the intervals of every prediction.
+
+The factors are quantiles of measured over predicted time in fits that left the source out
+(`benchmarks/validate_predictor.py` prints them). They are wider where more of the time is exchange.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+INTERVAL_PERCENT = 90.0
+
+
+@dataclass(frozen=True)
+class Band:
+    """Bounds of measured over predicted time, for predictions up to a share of exchange."""
+
+    up_to_share: float  # of the predicted iteration that is exchange
+    low: float
+    high: float
+
+
+#: By setting (was one GPU's time known?) and by what is predicted.
+BANDS: dict[tuple[str, str], tuple[Band, ...]] = {
+    ("calibrated", "node"): (
+        Band(0.03, 0.975, 1.18),
+        Band(0.1, 0.908, 1.24),
+        Band(0.25, 0.877, 1.47),
+        Band(1.0, 0.872, 1.93),
+    ),
+    ("calibrated", "nodes"): (
+        Band(0.03, 0.86, 2.35),
+        Band(0.1, 0.834, 1.71),
+        Band(0.25, 0.805, 1.82),
+        Band(1.0, 0.848, 1.91),
+    ),
+    ("blind", "solo"): (Band(1.0, 0.633, 1.87),),
+    ("blind", "node"): (
+        Band(0.03, 0.435, 1.79),
+        Band(0.1, 0.516, 1.66),
+        Band(0.25, 0.485, 1.83),
+        Band(1.0, 0.854, 3.16),
+    ),
+    ("blind", "nodes"): (
+        Band(0.03, 0.365, 2.1),
+        Band(0.1, 0.366, 2.36),
+        Band(0.25, 0.557, 2.11),
+        Band(1.0, 0.837, 1.93),
+    ),
+}
+
+
+def band(setting: str, kind: str, share: float) -> Band:
+    """The bounds for one prediction."""
+    bands = BANDS[setting, kind]
+    return next((one for one in bands if share <= one.up_to_share), bands[-1])

@@ -1,0 +1,117 @@
+"""The catalog: every row has units, ranges and sources in order; users' rows stand before it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stash.errors import UsageError
+from stash.hardware import catalog, topologies
+from stash.hardware.catalog import Instance
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    catalog.forget()
+    yield tmp_path
+    catalog.forget()
+
+
+def test_every_packaged_row_is_in_order() -> None:
+    wrong = {one.name: catalog.problems(one) for one in catalog.packaged()}
+    assert {name: words for name, words in wrong.items() if words} == {}
+    assert {one.snapshot for one in catalog.packaged()} == {catalog.CURRENT, catalog.PAPER}
+    assert len(catalog.instances()) > 200
+
+
+def test_names_are_unique_within_a_cloud_and_snapshot() -> None:
+    keys = [(one.snapshot, one.cloud, one.name) for one in catalog.packaged()]
+    assert len(keys) == len(set(keys))
+
+
+def test_a_machine_has_as_many_gpus_as_its_topology_and_no_more_memory_than_the_card() -> None:
+    for one in catalog.packaged():
+        if one.topology:
+            assert topologies.find(one.topology).gpus == one.gpus, one.name
+        gpu = one.accelerator
+        if gpu is not None and one.gpu_memory_gib is not None:
+            assert 0.8 < one.gpu_memory_gib * 2**30 / gpu.memory_bytes < 1.2, one.name
+
+
+def test_table_one_of_the_paper_stands_as_printed() -> None:
+    printed = {
+        "p2.xlarge": 0.90,
+        "p2.8xlarge": 7.20,
+        "p2.16xlarge": 14.40,
+        "p3.2xlarge": 3.06,
+        "p3.8xlarge": 12.24,
+        "p3.16xlarge": 24.48,
+        "p3dn.24xlarge": 31.218,
+        "p4d.24xlarge": 32.7726,
+    }
+    found = {one.name: one.price_usd_per_hour for one in catalog.instances(catalog.PAPER)}
+    assert found == printed
+
+
+def test_a_retired_machine_is_known_and_marked_although_it_has_a_price() -> None:
+    one = catalog.find("p3.16xlarge")
+    assert (one.status, one.price_usd_per_hour) == ("retired", 24.48)
+
+
+def test_the_network_is_what_is_delivered_not_what_is_advertised() -> None:
+    one = catalog.find("p3.16xlarge")
+    assert one.network_gbit_per_second == 25
+    assert one.network_bytes_per_second == 10e9 / 8
+    assert catalog.find("p4d.24xlarge").network_bytes_per_second == 400e9 / 8
+
+
+def test_an_unknown_name_is_answered_with_the_nearest() -> None:
+    with pytest.raises(UsageError, match=r"p3\.16xlarge"):
+        catalog.find("p3.61xlarge")
+    with pytest.raises(UsageError, match="paper-2022"):
+        catalog.instances("1999")
+
+
+def test_users_rows_replace_and_add(own_folder: Path) -> None:
+    file = own_folder / "mine.csv"
+    file.write_text(
+        "name,gpu,gpus,vcpus,price_usd_per_hour,price_date,price_region\n"
+        "p4d.24xlarge,,,,11.5,2026-11-01,my contract\n"
+        "cellar,v100,2,16,,,\n"
+    )
+    catalog.import_rows(file)
+    replaced, added = catalog.find("p4d.24xlarge"), catalog.find("own:cellar")
+    assert (replaced.price_usd_per_hour, replaced.gpus) == (11.5, 8)
+    assert replaced.source_price == "own file mine.csv"
+    assert (added.gpu, added.gpus, added.source_specs) == (
+        "v100-sxm2-16gb",
+        2,
+        "own file mine.csv",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("name,price\nx,1\n", "unknown columns price"),
+        ("cloud\naws\n", "no column `name`"),
+        ("name,gpus\nx,many\n", "line 2: gpus is 'many'"),
+        ("name,gpus\nx,4\n", "no `gpu`"),
+        ("name,price_usd_per_hour\nx,4\n", "without its date"),
+        ("name,vcpus\np4d.24xlarge,-1\n", "not a positive number"),
+    ],
+)
+def test_a_file_with_a_mistake_changes_nothing(own_folder: Path, text: str, says: str) -> None:
+    file = own_folder / "mine.csv"
+    file.write_text(text)
+    before = catalog.instances()
+    with pytest.raises(UsageError, match=says):
+        catalog.import_rows(file)
+    assert catalog.instances() == before
+    assert not catalog.user_folder().exists()
+
+
+def test_a_row_without_a_source_is_a_problem() -> None:
+    one = Instance(snapshot="s", cloud="c", name="n", status="gone", gpu="nope", topology="nope")
+    assert len(catalog.problems(one)) == 4

@@ -1,0 +1,55 @@
+"""Facts that come with the package are those of the models themselves; memory grows by samples."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stash.errors import UsageError
+from stash.hardware import gpus
+from stash.predict import facts, memory
+from stash.workloads import zoo
+
+OWN = Path(__file__).parents[1] / "workloads_for_tests" / "tiny.py"
+
+
+def test_every_model_of_the_zoo_has_packaged_facts() -> None:
+    packaged = facts._packaged()
+    assert {name.replace("_", "-") for name in zoo.names()} == set(packaged)
+
+
+@pytest.mark.parametrize("name", ["tinycnn", "resnet18", "vgg11", "shufflenet_v2_x0_5"])
+def test_packaged_facts_are_those_of_the_model(name: str) -> None:
+    packaged, fresh = facts.find(name), facts.of_zoo(name)
+    assert packaged.as_document() == fresh.as_document()
+
+
+def test_facts_at_a_batch_are_those_of_the_layers_at_that_batch() -> None:
+    known = facts.find("resnet18")
+    listed = zoo.layers("resnet18", 7)
+    assert known.flops[0] + 7 * known.flops[1] == pytest.approx(
+        np.array([layer.forward_flops for layer in listed.layers])
+    )
+    fixed, per_sample = known.activation_bytes
+    assert fixed + 7 * per_sample == pytest.approx(listed.activation_bytes)
+
+
+def test_short_names_work_and_unknown_ones_are_answered() -> None:
+    assert facts.find("squeezenet").name == "squeezenet1_0"
+    with pytest.raises(UsageError, match="resnet50"):
+        facts.find("resnet5")
+
+
+def test_the_largest_batch_fits_and_one_more_does_not() -> None:
+    known, card = facts.find("resnet50"), gpus.find("v100")
+    for dtype in ("fp32", "amp"):
+        most = memory.largest_batch(known, card, dtype)
+        assert memory.peak_bytes(known, most, dtype) <= memory.usable_bytes(card)
+        assert memory.peak_bytes(known, most + 1, dtype) > memory.usable_bytes(card)
+    assert memory.largest_batch(known, card, "amp") > memory.largest_batch(known, card, "fp32")
+
+
+def test_a_model_larger_than_the_card_has_no_batch() -> None:
+    known = facts.find("bert-large")
+    small = gpus.find("k80")
+    assert memory.largest_batch(known, small, "fp32") < 8

@@ -1,0 +1,174 @@
+"""`stash.predict`: one document for CLI, JSON and Python, predicted and plainly so."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+import stash
+from stash.cli.main import main
+from stash.errors import UsageError
+from stash.report.terminal import print_profile
+from stash.results.profile import Profile, Provenance
+
+
+def text_of(profile: Profile) -> str:
+    console = Console(file=io.StringIO(), width=100)
+    print_profile(profile, console)
+    return console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_a_prediction_says_what_it_is_and_what_it_rests_on() -> None:
+    found = stash.predict("resnet50", instance="p4d.24xlarge", dtype="amp", samples=1_281_167)
+    assert found.provenance is Provenance.PREDICTED
+    assert set(found.steps) == {"solo", "node"}
+    assert all(step.rounds == 0 and step.blocks == () for step in found.steps.values())
+    page = text_of(found)
+    assert page.startswith("PREDICTED by a model")
+    assert "calibrated on specifications" in page
+    assert "measured:" not in page
+    assert "Intervals are 90 %" in page
+    assert found.epoch.later is not None
+    assert found.epoch.later.usd is not None
+
+
+def test_a_document_survives_its_own_reading() -> None:
+    found = stash.predict("vgg16", instance="p3.8xlarge", nnodes=2)
+    assert Profile.from_json(found.to_json()) == found
+
+
+def test_several_nodes_have_their_own_steps_and_stalls() -> None:
+    found = stash.predict("vgg16", instance="p3.8xlarge", nnodes=2)
+    assert set(found.steps) == {"solo", "node", "cluster", "scaleout"}
+    assert {"interconnect", "network", "scale-out"} <= set(found.stalls)
+    scale_out = found.stalls["scale-out"].share
+    interconnect = found.stalls["interconnect"].share
+    assert scale_out is not None
+    assert interconnect is not None
+    assert found.waiting.later is not None
+    assert found.waiting.later.estimate == pytest.approx(scale_out.estimate + interconnect.estimate)
+
+
+def test_an_estimate_lies_in_its_interval() -> None:
+    found = stash.predict("bert-base", instance="g4dn.12xlarge", nnodes=4, batch_size=8)
+    values = [step.seconds_per_iteration for step in found.steps.values()]
+    values += [stall.seconds_per_iteration for stall in found.stalls.values()]
+    for value in values:
+        assert value.low is not None
+        assert value.high is not None
+        assert value.low < value.estimate < value.high
+
+
+def test_slices_of_a_machine_are_all_there_with_their_chances() -> None:
+    found = stash.predict("resnet50", instance="p3.8xlarge")
+    assert found.prediction is not None
+    slices = found.prediction.slices
+    assert [round(70 * one.chance) for one in slices] == [62, 6, 2]
+    times = [one.seconds_per_iteration for one in slices]
+    assert times == sorted(times, reverse=True)
+
+
+def test_data_rates_bring_prep_and_fetch() -> None:
+    found = stash.predict(
+        "alexnet",
+        instance="p3.16xlarge",
+        dtype="amp",
+        samples=1_281_167,
+        samples_per_core=100.0,
+        sample_bytes=110_000,
+    )
+    assert found.stalls["prep"].seconds_per_iteration.estimate > 0
+    assert found.stalls["prep"].seconds_per_iteration.low is None  # no interval is invented
+    assert found.epoch.first is not None
+
+
+def test_what_cannot_be_predicted_says_why() -> None:
+    with pytest.raises(UsageError, match=r"does not fit: .* --batch-size \d+ would fit"):
+        stash.predict("resnet50", instance="p2.xlarge", batch_size=1024)
+    with pytest.raises(UsageError, match=r"p3\.16xlarge"):
+        stash.predict("resnet50", instance="p3.61xlarge")
+    with pytest.raises(UsageError, match="Unknown precision"):
+        stash.predict("resnet50", instance="p3.16xlarge", dtype="int4")
+    with pytest.raises(UsageError, match="no network"):
+        stash.predict("resnet50", instance="gpu_8x_v100", nnodes=2)
+    with pytest.raises(UsageError, match="nnodes"):
+        stash.predict("resnet50", instance="p3.16xlarge", nnodes=0)
+
+
+def sample() -> Profile:
+    from stash.cli.show import load_sample
+
+    return load_sample()
+
+
+def test_a_measured_profile_of_another_model_is_refused() -> None:
+    with pytest.raises(UsageError, match="tinycnn"):
+        stash.predict("resnet50", instance="p3.16xlarge", from_profile=sample())
+
+
+def test_rates_of_a_cpu_profile_are_used_but_not_its_compute() -> None:
+    found = stash.predict("tinycnn", instance="p3.16xlarge", from_profile=sample())
+    assert found.prediction is not None
+    assert "compute is from specifications" in found.prediction.calibrated_on
+    assert {"prep", "fetch"} <= set(found.stalls)
+
+
+def on_a_gpu(measured: Profile, name: str, seconds: float) -> Profile:
+    """The sample, as if it had been measured on a GPU."""
+    document = json.loads(measured.to_json())
+    document["machine"]["device"] = "cuda"
+    document["machine"]["devices"] = [name] * 2
+    document["steps"]["solo"]["seconds_per_iteration"]["estimate"] = seconds
+    return Profile.from_json(json.dumps(document))
+
+
+def test_a_profile_on_the_same_gpu_sets_the_time_of_one_worker() -> None:
+    measured = on_a_gpu(sample(), "Tesla V100-SXM2-16GB", 0.0123)
+    same = stash.predict("tinycnn", instance="p3.16xlarge", from_profile=measured)
+    assert same.steps["solo"].seconds_per_iteration.estimate == pytest.approx(0.0123)
+    other = stash.predict("tinycnn", instance="p4d.24xlarge", from_profile=measured)
+    blind = stash.predict("tinycnn", instance="p4d.24xlarge", batch_size=16)
+    factor = 0.0123 / (
+        stash.predict("tinycnn", instance="p3.16xlarge", batch_size=16)
+        .steps["solo"]
+        .seconds_per_iteration.estimate
+    )
+    assert other.steps["solo"].seconds_per_iteration.estimate == pytest.approx(
+        blind.steps["solo"].seconds_per_iteration.estimate * factor
+    )
+
+
+def test_the_command_prints_the_same_document(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    arguments = ["predict", "resnet18", "--instance", "p3.2xlarge", "--out", str(tmp_path)]
+    assert main([*arguments, "--json"]) == 0
+    printed = Profile.from_json(capsys.readouterr().out)
+    (kept,) = tmp_path.glob("*.json")
+    assert Profile.load(kept) == printed
+    assert set(printed.steps) == {"solo"}
+    assert main(["predict", "resnet18", "--instance", "nowhere"]) == 2
+
+
+def test_the_catalog_is_listed_shown_and_filtered(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    assert main(["catalog", "list", "--gpu", "v100", "--cloud", "aws", "--json"]) == 0
+    assert [row["name"] for row in json.loads(capsys.readouterr().out)] == ["p3dn.24xlarge"]
+    assert main(["catalog", "list", "--gpu", "v100", "--status", "retired", "--json"]) == 0
+    names = {row["name"] for row in json.loads(capsys.readouterr().out)}
+    assert {"p3.2xlarge", "p3.16xlarge"} <= names
+    assert main(["catalog", "list", "--max-usd", "1", "--status", "all"]) == 0
+    assert "machine" in capsys.readouterr().out
+    assert main(["catalog", "show", "p3.16xlarge"]) == 0
+    assert "3 rings" in capsys.readouterr().out
+    assert main(["catalog", "list", "--status", "gone"]) == 2
+    (tmp_path / "aws.csv").write_text(
+        "instance_name,location,price,cpu,memory,gpu_count,gpu_name,gpu_memory,spot,disk_size\n"
+        "p4d.24xlarge,us-east-1,20.5,96,1152,8,A100,40,False,\n"
+    )
+    assert main(["catalog", "refresh", "--folder", str(tmp_path), "--cloud", "aws"]) == 1
+    assert "Refused" in capsys.readouterr().err
