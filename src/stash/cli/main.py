@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from stash.cli import doctor as doctor_command
+from stash.cli import lab as lab_command
 from stash.cli import list as list_command
 from stash.cli import profile as profile_command
 from stash.cli import show as show_command
@@ -31,6 +32,7 @@ app.command("profile")(profile_command.profile)
 app.command("show")(show_command.show)
 app.command("list")(list_command.list_profiles)
 app.command("doctor")(doctor_command.doctor)
+app.add_typer(lab_command.app, name="lab")
 
 
 def _print_version(wanted: bool) -> None:

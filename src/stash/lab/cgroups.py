@@ -10,7 +10,7 @@ import contextlib
 import os
 import shlex
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,9 +30,9 @@ class Hierarchy:
     controllers: frozenset[str]
 
 
-def hierarchies(mounts: Path = MOUNTS) -> Iterator[Hierarchy]:
+def hierarchies() -> Iterator[Hierarchy]:
     """All that are mounted."""
-    for line in mounts.read_text().splitlines():
+    for line in MOUNTS.read_text().splitlines():
         place, _, source = line.partition(" - ")
         path, kind = Path(place.split()[4]), source.split()[0]
         if kind == "cgroup":
@@ -43,9 +43,9 @@ def hierarchies(mounts: Path = MOUNTS) -> Iterator[Hierarchy]:
                 yield Hierarchy(path, 2, frozenset(names))
 
 
-def hierarchy_of(name_v1: str, name_v2: str, mounts: Path = MOUNTS) -> Hierarchy:
+def hierarchy_of(name_v1: str, name_v2: str) -> Hierarchy:
     """Where a controller lives, under the name that each version has for it."""
-    for one in hierarchies(mounts):
+    for one in hierarchies():
         if (name_v1 if one.version == 1 else name_v2) in one.controllers:
             if one.version == 2:
                 _check_enabled(one, name_v2)
@@ -95,11 +95,11 @@ def create(lab: str, part: str, settings: Mapping[Hierarchy, Mapping[str, str]])
     return Group(tuple(folders))
 
 
-def folders_of(lab: str, mounts: Path = MOUNTS) -> list[Path]:
+def folders_of(lab: str) -> list[Path]:
     """The folders of all groups of a lab: those that carry its name."""
     return [
         folder
-        for hierarchy in hierarchies(mounts)
+        for hierarchy in hierarchies()
         for folder in sorted(hierarchy.path.glob(f"{PREFIX}{lab}.*"))
     ]
 
@@ -113,8 +113,8 @@ def members(folders: list[Path]) -> set[int]:
     return found
 
 
-def remove(folders: list[Path]) -> None:
-    """Remove groups that are empty; the kernel takes a moment after the last process."""
+def remove(folders: list[Path], end_members: Callable[[], None]) -> None:
+    """Remove groups. The kernel takes a moment after the last process, and one may yet enter."""
     deadline = time.monotonic() + REMOVE_SECONDS
     for folder in folders:
         while folder.exists():
@@ -123,6 +123,7 @@ def remove(folders: list[Path]) -> None:
             except OSError as error:
                 if time.monotonic() > deadline:
                     raise StashError(f"Cannot remove the group {folder}: {error}.") from error
+                end_members()
                 time.sleep(0.02)
 
 

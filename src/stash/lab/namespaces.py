@@ -10,7 +10,7 @@ import contextlib
 import ctypes
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,6 +22,7 @@ MNT_DETACH = 2
 OWN = "/proc/thread-self/ns/net"
 
 T = TypeVar("T")
+Identity = tuple[int, int]
 
 
 def create(path: Path) -> None:
@@ -67,20 +68,25 @@ def words_to_enter(path: Path) -> list[str]:
     return ["nsenter", f"--net={path}", "--"]
 
 
-def members(paths: Iterable[Path]) -> set[int]:
+@contextlib.contextmanager
+def held_open(paths: Iterable[Path]) -> Iterator[set[Identity]]:
+    """What tells these namespaces from all others; while they are open it goes to no other."""
+    with contextlib.ExitStack() as stack:
+        files = [stack.enter_context(path.open("rb")) for path in paths if is_held(path)]
+        yield {_identity(os.fstat(file.fileno())) for file in files}
+
+
+def members(identities: set[Identity]) -> set[int]:
     """The processes that run inside any of these namespaces."""
-    wanted = {_identity(path) for path in paths if is_held(path)}
     found = set()
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                if _identity(entry / "ns/net") in wanted:
-                    found.add(int(entry.name))
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended, or is none of ours
+            if _identity((entry / "ns/net").stat()) in identities:
+                found.add(int(entry.name))
     return found
 
 
-def _identity(path: Path) -> tuple[int, int]:
-    status = path.stat()
+def _identity(status: os.stat_result) -> Identity:
     return status.st_dev, status.st_ino
 
 

@@ -13,18 +13,21 @@ import json
 import os
 import secrets
 import shutil
+import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from stash.errors import StashError
+from stash.errors import StashError, UsageError
 from stash.lab import cgroups, interrupts, namespaces, processes
 from stash.lab.processes import Process
 
 ROOT = Path("/run/stash-lab")
 RECORD = "lab.json"
+#: A process that was just about to enter when its lab was removed has done so by then.
+ENTERING_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
@@ -74,27 +77,34 @@ class Lab:
         new.write_text(text)
         new.replace(self.folder / RECORD)
 
-    def members(self) -> set[int]:
-        """The processes that run in this lab."""
-        paths = [path for path in self.folder.iterdir() if path.suffix == ".net"]
-        return namespaces.members(paths) | cgroups.members(cgroups.folders_of(self.name))
-
     def namespace(self, name: str) -> Path:
         """The file that holds a namespace of this lab."""
         return self.folder / f"{name}.net"
 
     def remove(self) -> None:
         """End its processes, then remove all that carries its name."""
-        processes.end_all(self.members)
-        for path in self.folder.glob("*.net"):
-            namespaces.remove(path)
-        cgroups.remove(cgroups.folders_of(self.name))
+        paths = list(self.folder.glob("*.net"))
+        groups = cgroups.folders_of(self.name)
+        with namespaces.held_open(paths) as identities:
+
+            def members() -> set[int]:
+                return namespaces.members(identities) | cgroups.members(groups)
+
+            def end_members() -> None:
+                processes.end_all(members)
+
+            end_members()
+            for path in paths:
+                namespaces.remove(path)
+            cgroups.remove(groups, end_members)
+            time.sleep(ENTERING_SECONDS)
+            end_members()
         shutil.rmtree(self.folder)
 
 
 @contextlib.contextmanager
 def opened(root: Path = ROOT) -> Iterator[Lab]:
-    """A lab that lives as long as this block, however the block ends."""
+    """A lab that lives as long as this block, however the block ends, unless it has been kept."""
     process, made = os.getpid(), []
     with interrupts.unwinding():
         try:
@@ -103,7 +113,7 @@ def opened(root: Path = ROOT) -> Iterator[Lab]:
             yield made[0]
         finally:
             # A process forked inside the block must not remove what is its parent's.
-            if made and os.getpid() == process:
+            if made and os.getpid() == process and not _is_kept(made[0]):
                 with interrupts.undisturbed():
                     made[0].remove()
 
@@ -133,6 +143,22 @@ def sweep(root: Path = ROOT) -> list[str]:
         return _sweep(root)
 
 
+def take_down(name: str | None = None, root: Path = ROOT) -> list[str]:
+    """Remove the lab of that name, or all that were kept; and what dead owners left."""
+    require_root()
+    with _locked(root):
+        removed = _sweep(root)
+        for lab in labs(root):
+            if lab.owner is None and name in (None, lab.name):
+                lab.remove()
+                removed.append(lab.name)
+            elif lab.name == name:
+                raise StashError(f"Lab {name} belongs to a process that still runs: end that.")
+    if name is not None and name not in removed:
+        raise UsageError(f"There is no lab {name}; `stash lab list` tells which there are.")
+    return removed
+
+
 def labs(root: Path = ROOT) -> list[Lab]:
     """All that are written down, oldest first."""
     found = [_read(path) for path in root.glob(f"*/{RECORD}")] if root.is_dir() else []
@@ -155,10 +181,16 @@ def _sweep(root: Path) -> list[str]:
         lab = _read(folder / RECORD)
         if lab is None:
             shutil.rmtree(folder)  # nothing is made before the record is there
-        elif lab.is_abandoned and not lab.members() & processes.ancestry():
-            lab.remove()
-            removed.append(lab.name)
+        elif lab.is_abandoned:
+            with contextlib.suppress(StashError):  # `stash lab list` shows it; others may start
+                lab.remove()
+                removed.append(lab.name)
     return removed
+
+
+def _is_kept(lab: Lab) -> bool:
+    written = _read(lab.folder / RECORD)
+    return written is not None and written.owner is None
 
 
 def _read(path: Path) -> Lab | None:

@@ -101,6 +101,14 @@ def build(lab: registry.Lab, limits: Limits, workers: int = 1) -> Resources:
     return Resources(limits, tuple(groups))
 
 
+def resources_of(lab: registry.Lab, limits: Limits) -> Resources:
+    """The groups that a lab has."""
+    by_worker: dict[str, list[Path]] = {}
+    for folder in cgroups.folders_of(lab.name):
+        by_worker.setdefault(folder.name.rpartition(".")[2], []).append(folder)
+    return Resources(limits, tuple(Group(tuple(found)) for _, found in sorted(by_worker.items())))
+
+
 def device_of(folder: Path) -> str:
     """The disk that really holds a folder, as major:minor."""
     number = os.stat(folder).st_dev

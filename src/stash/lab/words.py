@@ -46,6 +46,18 @@ def seconds(words: str) -> float:
     return number * _SECONDS[unit]
 
 
+def cores(words: str) -> tuple[int, ...]:
+    """`0,2-3`."""
+    found: set[int] = set()
+    try:
+        for part in words.split(","):
+            first, _, last = part.partition("-")
+            found |= set(range(int(first), int(last or first) + 1))
+    except ValueError:
+        raise UsageError(f"{words!r} is no set of cores; write it as 0,2-3.") from None
+    return tuple(sorted(found))
+
+
 def _split(words: str, wanted: str) -> tuple[float, str, bool]:
     match = _WRITTEN.fullmatch(words)
     if match is None:
