@@ -5,42 +5,15 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from rooted import NEEDS_ROOT, output_of, python
+from lab_rates import send
+from rooted import NEEDS_ROOT, output_of
 
 from stash.errors import StashError, UsageError
 from stash.lab import namespaces, network, registry
-from stash.lab.network import Host, Link
-
-LISTEN = """
-import socket, sys
-with socket.create_server((sys.argv[1], 5000)) as server:
-    print("ready", flush=True)
-    connection, _ = server.accept()
-    left = int(sys.argv[2])
-    while left:
-        left -= len(connection.recv(1 << 20))
-    connection.sendall(b"k")
-"""
-SEND = """
-import socket, sys, time
-with socket.create_connection((sys.argv[1], 5000)) as connection:
-    began = time.perf_counter()
-    connection.sendall(bytes(int(sys.argv[2])))
-    connection.recv(1)
-    print(time.perf_counter() - began)
-"""
-
-
-def send(sender: Host, receiver: Host, size: int) -> float:
-    """Seconds that so many bytes take from one host to another."""
-    command = [*receiver.inside, sys.executable, "-I", "-c", LISTEN, receiver.address, str(size)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as listener:
-        assert listener.stdout is not None and listener.stdout.readline() == "ready\n"
-        return float(python(sender.inside, SEND, receiver.address, str(size)))
+from stash.lab.network import Link
 
 
 def test_goodput_is_the_rate_less_headers() -> None:

@@ -7,23 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import lab_rates
 import pytest
 from rooted import NEEDS_ROOT, python
 
-from stash.engine import pagecache
 from stash.errors import StashError, UsageError
 from stash.lab import cgroups, resources
 from stash.lab.resources import Limits
-from stash.workloads.generate import cache_folder
 
-READ = """
-import sys, time
-began = time.perf_counter()
-with open(sys.argv[1], "rb", buffering=0) as file:
-    while file.read(1 << 20):
-        pass
-print(time.perf_counter() - began)
-"""
 BURN = """
 import time
 began, cpu = time.perf_counter(), time.process_time()
@@ -45,19 +36,9 @@ class TestWithRoot:
     pytestmark = NEEDS_ROOT
 
     def test_a_cold_read_takes_the_time_of_its_rate(self) -> None:
-        size, rate = 24 << 20, 20e6
-        place = cache_folder()  # on a disk: temporary folders may lie in memory
-        place.mkdir(parents=True, exist_ok=True)
-        path = place / f"lab-test-{os.getpid()}"
-        try:
-            path.write_bytes(os.urandom(size))
-            pagecache.evict([path])
-            with resources.storage(place, "20MB/s") as disk:
-                seconds = float(python(disk.inside, READ, str(path)))
-        finally:
-            path.unlink(missing_ok=True)
+        found = lab_rates.disk_against_closed_form("20MB/s", 24_000_000, repeats=1)
         # The kernel lets some pass before it begins to count; a quarter is far more than that.
-        assert seconds >= 0.75 * size / rate
+        assert found["seconds_over_closed_form"]["median"] >= 0.75  # type: ignore[index]
 
     def test_cpu_time_and_cores_are_what_was_asked(self) -> None:
         core = min(os.sched_getaffinity(0))

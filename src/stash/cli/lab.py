@@ -64,6 +64,9 @@ def run(
     command: Annotated[list[str], typer.Argument(help="After `--`: what to run.")],
     host: Annotated[str | None, typer.Option(help="On this host (default: h0).")] = None,
     lab: Annotated[str | None, typer.Option(help="In this lab, where several are up.")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a failure to start as JSON.")
+    ] = False,
 ) -> None:
     """Run a command in the lab that is up; its output and exit code are the command's own."""
     from stash.lab import kept, registry
