@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -15,7 +14,7 @@ import pytest
 from rooted import NEEDS_ROOT, exists
 
 from stash.errors import StashError, UsageError
-from stash.lab import network, processes, registry
+from stash.lab import interrupts, network, processes, registry
 from stash.lab.processes import Process
 
 OPEN = """
@@ -206,7 +205,31 @@ def test_without_root_one_sentence_says_so(monkeypatch: pytest.MonkeyPatch) -> N
         pass
 
 
-def test_a_record_that_is_torn_is_no_lab(tmp_path: Path) -> None:
-    (tmp_path / "1-abc").mkdir()
-    (tmp_path / "1-abc" / registry.RECORD).write_text(json.dumps({"name": "1-abc"})[:-3])
+@pytest.mark.parametrize("text", ['{"name": "1-abc"', '{"name": "1-abc", "of": "tomorrow"}', "[]"])
+def test_a_record_that_cannot_be_read_is_left_alone(tmp_path: Path, text: str) -> None:
+    record = tmp_path / "1-abc" / registry.RECORD
+    record.parent.mkdir()
+    record.write_text(text)
     assert registry.labs(tmp_path) == []
+    assert registry._sweep(tmp_path) == []
+    assert record.exists()
+
+
+def test_signals_that_come_during_a_clean_up_take_effect_afterwards() -> None:
+    done = []
+    with pytest.raises(KeyboardInterrupt), interrupts.unwinding():
+        with interrupts.undisturbed():
+            os.kill(os.getpid(), signal.SIGTERM)
+            done.append("clean-up")
+        done.append("more")
+    assert done == ["clean-up"]
+
+
+def test_a_signal_that_is_ignored_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with interrupts.unwinding():
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)

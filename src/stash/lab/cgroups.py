@@ -110,7 +110,7 @@ def members(folders: list[Path]) -> set[int]:
     for folder in folders:
         with contextlib.suppress(FileNotFoundError):
             found |= {int(pid) for pid in (folder / "cgroup.procs").read_text().split()}
-    return found
+    return found - {0}  # how processes of another container are shown
 
 
 def remove(folders: list[Path], end_members: Callable[[], None]) -> None:

@@ -6,9 +6,10 @@ import contextlib
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 
+Handler = Callable[[int, FrameType | None], None]
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -34,13 +35,17 @@ def undisturbed() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _handled(handler: object, numbers: tuple[signal.Signals, ...]) -> Iterator[None]:
+def _handled(handler: Handler, numbers: tuple[signal.Signals, ...]) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread is interrupted
         return
-    before = {number: signal.signal(number, handler) for number in numbers}  # type: ignore[arg-type]
+    before = {number: signal.getsignal(number) for number in numbers}
+    # What is ignored (nohup) stays ignored; a handler that is not Python's could not be given back.
+    ours = [number for number, old in before.items() if old not in (signal.SIG_IGN, None)]
+    for number in ours:
+        signal.signal(number, handler)
     try:
         yield
     finally:
-        for number, old in before.items():
-            signal.signal(number, old)
+        for number in ours:
+            signal.signal(number, before[number])

@@ -17,10 +17,10 @@ HOSTS, LIMITS = "hosts", "limits"
 class Asked:
     """What a lab shall have: hosts behind links, limits, or both."""
 
-    hosts: int = 0
-    link: Link | None = None
-    limits: Limits | None = None
-    workers: int = 1
+    hosts: int
+    link: Link
+    limits: Limits | None
+    workers: int
 
 
 def up(asked: Asked) -> Lab:
@@ -29,9 +29,8 @@ def up(asked: Asked) -> Lab:
         raise UsageError("An empty lab: name --hosts, --storage, --cpus, --cores or --memory.")
     with registry.opened() as lab:
         if asked.hosts:
-            link = asked.link or Link(bits_per_second=1e9)
-            lab = lab.with_part(HOSTS, {"count": asked.hosts, "link": asdict(link)})
-            network.build_hosts(lab, asked.hosts, link)
+            lab = lab.with_part(HOSTS, {"count": asked.hosts, "link": asdict(asked.link)})
+            network.build_hosts(lab, asked.hosts, asked.link)
         if asked.limits is not None:
             lab = lab.with_part(LIMITS, asdict(asked.limits))
             resources.build(lab, asked.limits, asked.workers)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from stash.errors import StashError
+from stash.lab import interrupts
 
 CLONE_NEWNET = 0x40000000
 MS_BIND = 4096
@@ -101,8 +102,9 @@ def _in_thread(function: Callable[[], T]) -> T:
             errors.append(error)
 
     thread = threading.Thread(target=run, name="stash-lab")
-    thread.start()
-    thread.join()
+    with interrupts.undisturbed():  # or it would go on while what it makes is removed
+        thread.start()
+        thread.join()
     if errors:
         raise errors[0]
     return results[0]

@@ -185,7 +185,7 @@ def _namespace(path: Path) -> None:
 
 
 def _switch_off_ipv6() -> None:
-    with contextlib.suppress(FileNotFoundError):  # a kernel without it
+    with contextlib.suppress(OSError):  # a kernel without it, or a container that may not
         Path("/proc/sys/net/ipv6/conf/all/disable_ipv6").write_text("1")
         Path("/proc/sys/net/ipv6/conf/default/disable_ipv6").write_text("1")
 

@@ -65,7 +65,7 @@ def end_all(members: Members) -> None:
 
     Asks again who is a member after every look, because members may start others.
     """
-    began = time.monotonic()
+    began, asked = time.monotonic(), set[int]()
     while found := members():
         if found & ancestry():
             raise StashError(
@@ -74,7 +74,11 @@ def end_all(members: Members) -> None:
         waited = time.monotonic() - began
         if waited > GIVE_UP_SECONDS:
             raise StashError(f"Processes {sorted(found)} of the lab do not end; look at them.")
-        _signal(found, members, signal.SIGTERM if waited < GRACE_SECONDS else signal.SIGKILL)
+        if waited > GRACE_SECONDS:
+            _signal(found, members, signal.SIGKILL)
+        else:
+            _signal(found - asked, members, signal.SIGTERM)
+            asked |= found
         time.sleep(POLL_SECONDS)
 
 

@@ -178,10 +178,11 @@ def _sweep(root: Path) -> list[str]:
     """Only under the lock: a folder without a record is then one whose maker was killed."""
     removed = []
     for folder in [path for path in root.iterdir() if path.is_dir()]:
-        lab = _read(folder / RECORD)
-        if lab is None:
+        if not (folder / RECORD).exists():
             shutil.rmtree(folder)  # nothing is made before the record is there
-        elif lab.is_abandoned:
+            continue
+        lab = _read(folder / RECORD)
+        if lab is not None and lab.is_abandoned:
             with contextlib.suppress(StashError):  # `stash lab list` shows it; others may start
                 lab.remove()
                 removed.append(lab.name)
@@ -194,13 +195,14 @@ def _is_kept(lab: Lab) -> bool:
 
 
 def _read(path: Path) -> Lab | None:
+    """None where it has gone meanwhile, or is not of this version's making."""
     try:
         document = json.loads(path.read_text())
-    except (OSError, ValueError):
+        owner = document.pop("owner")
+        root = path.parent.parent
+        return Lab(**document, owner=None if owner is None else Process(**owner), root=root)
+    except (OSError, ValueError, KeyError, TypeError):
         return None
-    owner = document.pop("owner")
-    root = path.parent.parent
-    return Lab(**document, owner=None if owner is None else Process(**owner), root=root)
 
 
 @contextlib.contextmanager
