@@ -39,6 +39,8 @@ bench: setup
 	$(BIN)/python benchmarks/coverage.py
 	$(BIN)/python benchmarks/epochs.py
 	$(BIN)/python benchmarks/overlap.py
+	$(BIN)/python benchmarks/lab_kills.py
+	$(BIN)/python benchmarks/lab_rates.py
 
 # System packages that some tests want (as root); tests that miss them are skipped and say so.
 system:

@@ -1,9 +1,9 @@
 """Does an emulated gang stall on a slow link as the overlap recurrence says?
 
-Runs emulated VGG11 and ResNet50 in a network namespace whose loopback is slowed by a token bucket
-(root needed). The link's bandwidth is the token bucket's, less headers; its latency is that of a
-tiny all-reduce. With the layers' costs and PyTorch's bucket rules the recurrence then gives the
-communication stall, and nothing is fitted:
+Runs emulated VGG11 and ResNet50 on a slow loopback of the lab (root needed). The link's bandwidth
+is the rate asked for, less headers; its latency is that of a tiny all-reduce. With the layers'
+costs and PyTorch's bucket rules the recurrence then gives the communication stall, and nothing is
+fitted:
 
     start_k = max(ready_k, end_{k-1});  end_k = start_k + latency + bytes_k / bandwidth
     stall = max(0, end_K - backward)
@@ -14,23 +14,20 @@ communication stall, and nothing is fitted:
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from stash.lab.network import Host, loopback
 
 CASES = (("resnet50", 0.05), ("vgg11", 0.02), ("resnet18", 0.1))
 #: Slowed down together with the link, so that a host's milliseconds weigh little beside a device's.
 DEVICE = "emulated:v100:bytes={scale:g}:time=4"
-MTU = 9000
-TCP_IP_HEADERS = 52  # with time stamps
-ETHERNET_HEADER = 14
 BUCKET_CAPS = (1 << 20, 25 << 20)
 
 
@@ -43,46 +40,32 @@ def main() -> None:
     if options.probe:
         _probe_worker()
         return
-    if os.geteuid() != 0:
-        raise SystemExit("A slow link needs root: run as root, or leave this benchmark out.")
-    with slow_link(options.rate) as inside:
-        latency, bandwidth = probe(inside), goodput(options.rate)
+    with loopback(options.rate) as host:
+        latency = probe(host)
         link = {
             "rate": options.rate,
             "latency_ms": round(1e3 * latency, 3),
-            "bytes_per_second": round(bandwidth),
+            "bytes_per_second": round(host.link.goodput),
         }
         print(json.dumps(link), flush=True)
         for model, scale in CASES:
-            found = run_case(inside, model, scale, latency, bandwidth, options.minutes)
+            found = run_case(host, model, scale, latency, options.minutes)
             print(json.dumps(found), flush=True)
 
 
-@contextlib.contextmanager
-def slow_link(rate: str) -> Iterator[list[str]]:
-    """A network namespace of our own with a slow loopback; gives the words to run inside it."""
-    name = f"stash-overlap-{os.getpid()}"
-    _run("ip", "netns", "add", name)
-    try:
-        _run("ip", "-n", name, "link", "set", "lo", "up", "mtu", str(MTU))
-        shape = f"qdisc add dev lo root tbf rate {rate} burst 16kb latency 2s"
-        _run("tc", "-n", name, *shape.split())
-        yield ["ip", "netns", "exec", name]
-    finally:
-        _run("ip", "netns", "delete", name)
-
-
 def run_case(
-    inside: list[str], model: str, scale: float, latency: float, bandwidth: float, minutes: float
+    host: Host, model: str, scale: float, latency: float, minutes: float
 ) -> dict[str, Any]:
     """Profile one emulated model on the link; its communication stall beside the recurrence's."""
     device = DEVICE.format(scale=scale)
-    predicted, buckets = recurrence(model, device, latency, bandwidth)
+    predicted, buckets = recurrence(model, device, latency, host.link.goodput)
     with tempfile.TemporaryDirectory(prefix="stash-overlap-") as folder:
         command = [sys.executable, "-m", "stash", "profile", model, "--device", device]
         command += ["--nproc-per-node", "2", "--steps", "unsynced,node", "--half-width", "0.5%"]
         command += ["--max-minutes", str(minutes), "--out", folder, "--json"]
-        done = subprocess.run([*inside, *command], env=_environment(), stdout=subprocess.PIPE)
+        done = subprocess.run(
+            [*host.inside, *command], env=_environment(host), stdout=subprocess.PIPE
+        )
         if done.returncode:
             raise SystemExit(done.stdout.decode()[-2000:])
     profile = json.loads(done.stdout)
@@ -125,22 +108,11 @@ def recurrence(model: str, device: str, latency: float, bandwidth: float) -> tup
     return max(0.0, end - accelerator.backward_seconds), buckets
 
 
-def goodput(rate: str) -> float:
-    """Bytes per second of an all-reduce between two workers, from the token bucket's rate alone.
-
-    Both directions share the loopback, and headers and acknowledgements share the bucket.
-    """
-    bits_per_second = float(rate.removesuffix("mbit")) * 1e6
-    payload = MTU - TCP_IP_HEADERS
-    sent = MTU + ETHERNET_HEADER + (TCP_IP_HEADERS + ETHERNET_HEADER) / 2  # an ACK every second
-    return bits_per_second / 8 / 2 * payload / sent
-
-
-def probe(inside: list[str]) -> float:
+def probe(host: Host) -> float:
     """Seconds of an all-reduce of a few bytes: what every message costs beside its size."""
-    command = [*inside, sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command = [*host.inside, sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command += ["--nproc-per-node", "2", str(Path(__file__).resolve()), "--probe"]
-    done = subprocess.run(command, check=True, env=_environment(), stdout=subprocess.PIPE)
+    done = subprocess.run(command, check=True, env=_environment(host), stdout=subprocess.PIPE)
     return float(done.stdout.decode().strip().splitlines()[-1])
 
 
@@ -163,12 +135,8 @@ def _probe_worker() -> None:
     dist.destroy_process_group()
 
 
-def _environment() -> dict[str, str]:
-    return {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
-
-
-def _run(*command: str) -> None:
-    subprocess.run(command, check=True)
+def _environment(host: Host) -> dict[str, str]:
+    return {**os.environ, **host.environment, "OMP_NUM_THREADS": "1"}
 
 
 if __name__ == "__main__":
