@@ -47,11 +47,11 @@ class Delay:
         self.seconds = seconds
         self.account = Account(name)
 
-    def __call__(self) -> None:
-        """Wait once."""
+    def __call__(self, began: float | None = None) -> None:
+        """Wait once, from now or from an earlier moment on."""
         if self.seconds <= 0:
             return
-        began = time.perf_counter()
+        began = time.perf_counter() if began is None else began
         deadline = began + self.seconds
         _sleep_until_shortly_before(deadline)
         self.account.add(1, self.seconds, 0.0)  # here it costs nothing, after the wait it would
@@ -139,7 +139,8 @@ def slow_neighbours(seconds: float, marks: Path) -> Installed:
     """An iteration takes so much longer if another worker of this machine computes during it.
 
     Workers tell each other by a small file, `marks`, which all of them are given. One that is held,
-    or waits for data, does not compute. The wait stands between backward pass and optimizer.
+    or waits for data, does not compute. The wait stands between backward pass and optimizer, and
+    begins when the device is idle.
     """
     delay = Delay("neighbours", seconds)
     neighbours = Neighbours(marks, _rank_in_environment())
@@ -150,6 +151,7 @@ def slow_neighbours(seconds: float, marks: Path) -> Installed:
 
     def before_step(optimizer: Any, args: Any, kwargs: Any) -> None:
         if neighbours.any_since_begin():
+            _wait_for_device()
             delay()
         neighbours.end()
 
@@ -160,12 +162,12 @@ def slow_neighbours(seconds: float, marks: Path) -> Installed:
 
 
 def slow_exchange(seconds: float, *, only_rank: int | None = None) -> Installed:
-    """Every all-reduce of gradients takes so much longer, one after the other as on a slow link.
+    """Every all-reduce of gradients takes so long, one after the other as on a slow link.
 
     The delay lies under the engine's switch, in the group that moves bytes, so an exchange that is
-    off is not delayed. The k-th message of a worker ends at
-    `end_k = max(really_ended_k, end_{k-1}) + seconds`: what compute hides of that stays hidden.
-    Install it before the process group is made.
+    off is not delayed. The k-th message of a worker, asked for at `ready_k`, ends at
+    `end_k = max(ready_k, end_{k-1}) + seconds`, or when it really ends if that is later: what
+    compute hides of that stays hidden. Install it before the process group is made.
     """
     delay = Delay("exchange", seconds)
     original = dist.ProcessGroupGloo
@@ -179,7 +181,7 @@ def slow_exchange(seconds: float, *, only_rank: int | None = None) -> Installed:
 
 
 class _SlowGroup:
-    """Passes everything on to a real group; its all-reduces end later."""
+    """Passes everything on to a real group; its all-reduces take longer."""
 
     def __init__(self, real: Any, delay: Delay) -> None:
         self._real = real
@@ -193,32 +195,37 @@ class _SlowGroup:
 
     def allreduce(self, tensors: Any, *args: Any, **kwargs: Any) -> Any:
         """As the real one, later."""
-        late = _Late(self._real.allreduce(tensors, *args, **kwargs), tensors)
+        ready = time.perf_counter()
+        late = _Late(self._real.allreduce(tensors, *args, **kwargs), tensors, ready)
         self._handles.append(late)
         self._pending.put(late)
         return late
 
     def _finish_in_order(self) -> None:
+        ended = 0.0
         while True:
-            self._pending.get().finish(self._delay)
+            late = self._pending.get()
+            late.finish(self._delay, max(late.ready, ended))
+            ended = time.perf_counter()
 
 
 class _Late(dist.Work):
-    """The handle of a collective that is over some time after it has really ended."""
+    """The handle of a collective that is over some time after it was asked for."""
 
-    def __init__(self, real: Any, tensors: Any) -> None:
+    def __init__(self, real: Any, tensors: Any, ready: float) -> None:
         super().__init__()
+        self.ready = ready
         self._real = real
         self._tensors = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
         self._future: torch.futures.Future[Any] = torch.futures.Future()
 
-    def finish(self, delay: Delay) -> None:
+    def finish(self, delay: Delay, began: float) -> None:
         try:
             self._real.wait()
         except Exception as error:
             self._future.set_exception(error)
             return
-        delay()
+        delay(began)
         self._future.set_result(self._tensors)
 
     def wait(self, timeout: Any = None) -> bool:
