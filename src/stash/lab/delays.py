@@ -139,8 +139,7 @@ def slow_neighbours(seconds: float, marks: Path) -> Installed:
     """An iteration takes so much longer if another worker of this machine computes during it.
 
     Workers tell each other by a small file, `marks`, which all of them are given. One that is held,
-    or waits for data, does not compute. The wait stands between backward pass and optimizer, and
-    begins when the device is idle.
+    or waits for data, does not compute. The delay stands between backward pass and optimizer.
     """
     delay = Delay("neighbours", seconds)
     neighbours = Neighbours(marks, _rank_in_environment())
@@ -151,8 +150,7 @@ def slow_neighbours(seconds: float, marks: Path) -> Installed:
 
     def before_step(optimizer: Any, args: Any, kwargs: Any) -> None:
         if neighbours.any_since_begin():
-            _wait_for_device()
-            delay()
+            _keep_device_busy(delay)
         neighbours.end()
 
     undo = ExitStack()
@@ -245,6 +243,17 @@ def _wait_for_device() -> None:
         accelerator.clock.synchronize()
     elif torch.cuda.is_available():
         torch.cuda.synchronize()
+
+
+def _keep_device_busy(delay: Delay) -> None:
+    """An emulated device computes for longer; for any other the host waits once it is idle."""
+    accelerator = emulated.current()
+    if accelerator is None:
+        _wait_for_device()
+        delay()
+    else:
+        accelerator.clock.enqueue(delay.seconds)
+        delay.account.add(1, delay.seconds, delay.seconds)
 
 
 def _rank() -> int:
