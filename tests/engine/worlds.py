@@ -64,6 +64,7 @@ class FakeWorker:
         self.iterations = 0
         self.log: list[str] = []
         self.is_open = False
+        self.opened_at = 0.0
         self.unit = world.unit
         self.prefetched = world.prefetched
 
@@ -97,6 +98,7 @@ class FakeWorker:
     def open(self) -> None:
         self.log.append("open")
         self.is_open = True
+        self.opened_at = self.now
 
     def drain(self) -> int:
         self.log.append("drain")
@@ -155,6 +157,7 @@ class World:
     prefetched: int = 2
     available: int | None = 1000
     overhead: float = 0.0  # of everything that must stay outside timed parts
+    meeting: float = 0.0  # of waiting for each other, beside that
     events: list[Facts | Phase | Round | End] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -171,7 +174,7 @@ class World:
         self._barrier.wait()
         arrived = list(self._slots)
         self._barrier.wait()
-        self.workers[rank].now = max(now for _, now in arrived) + self.overhead
+        self.workers[rank].now = max(now for _, now in arrived) + self.overhead + self.meeting
         return [value for value, _ in arrived]
 
     def run(self, plan: Plan) -> World:
