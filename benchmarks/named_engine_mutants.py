@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from named_mutants import FEED, LOADING, MEASURE, METHOD, Patch
+from named_mutants import FEED, LOADING, MEASURE, METHOD, WHO, Patch
 
 EMULATED = "tests/engine/test_emulated.py"
 EXCHANGE = "tests/engine/test_exchange.py"
@@ -151,7 +151,7 @@ TIMING = (
         "/ max(max(t for _, t in everyone), 1e-9)",
         "/ max(min(t for _, t in everyone), 1e-9)",
         "a gang is as fast as its slowest worker",
-        (MEASURE,),
+        (LOADING,),
     ),
 )
 
@@ -162,7 +162,7 @@ WHO_AND_EXCHANGE = (
         'Step("solo", Who.FIRST,',
         'Step("solo", Who.ALL,',
         "contention hides in its own base",
-        (MEASURE,),
+        (WHO, MEASURE),
     ),
     Patch(
         "held workers go on",
@@ -170,7 +170,7 @@ WHO_AND_EXCHANGE = (
         "running = step.who is Who.ALL or self._gang.rank == 0",
         "running = True",
         "solo is not alone",
-        (MEASURE,),
+        (WHO, MEASURE),
     ),
     Patch(
         "held workers do not catch up",
@@ -178,7 +178,7 @@ WHO_AND_EXCHANGE = (
         "yield from self._catch_up(lead + timed)",
         "yield from self._catch_up(0)",
         "workers count iterations differently, and frameworks hang",
-        (MEASURE,),
+        (WHO, MEASURE),
     ),
     Patch(
         "held workers catch up too few",
@@ -186,7 +186,7 @@ WHO_AND_EXCHANGE = (
         "yield from self._catch_up(lead + timed)",
         "yield from self._catch_up(timed)",
         "the lead-in counts, too",
-        (MEASURE,),
+        (WHO, MEASURE),
     ),
     Patch(
         "held workers catch up beside the timed one",
@@ -195,7 +195,7 @@ WHO_AND_EXCHANGE = (
         "        else:\n            yield from self._catch_up(lead + timed)\n"
         "            running = True\n",
         "solo is not alone",
-        (MEASURE,),
+        (WHO, MEASURE),
     ),
     Patch(
         "exchange left on in unsynced",

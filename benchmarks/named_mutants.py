@@ -17,9 +17,11 @@ EPOCHS = "tests/results/test_epochs_and_rates.py"
 CHECKS = "tests/results/test_checks.py"
 RECORDING = "tests/results/test_recording.py"
 STATISTICS = "tests/results/test_statistics.py"
+ESTIMATES = "tests/results/test_estimates.py"
 DOCUMENT = "tests/results/test_profile_document.py"
 STORE = "tests/results/test_store.py"
 MEASURE = "tests/engine/test_measure.py"
+WHO = "tests/engine/test_who_runs.py"
 LOADING = "tests/engine/test_loader_blocks.py"
 FEED = "tests/engine/test_feed.py"
 _TRAPS = "tests/engine/test_traps.py"
@@ -216,7 +218,7 @@ FORMULAS = (
         "for number in range(len(rounds))",
         "for number in [min(n, len(rounds) // 2) for n in range(len(rounds))]",
         "drift no longer cancels within a round",
-        (MEASURE, STATISTICS, TABLE),
+        (ESTIMATES,),
     ),
     Patch(
         "shares of later epochs are taken of node",
@@ -353,7 +355,7 @@ FORMULAS = (
         "return max(known) / self.iteration_seconds",
         "return min(known) / self.iteration_seconds",
         "others are not known well enough yet",
-        (MEASURE, EPOCHS),
+        (ESTIMATES,),
     ),
     Patch(
         "a profile is replaced unasked",

@@ -22,9 +22,14 @@ COMPUTED = (
     "tests/results/test_epochs_and_rates.py",
     "tests/results/test_checks.py",
     "tests/results/test_recording.py",
+    "tests/results/test_estimates.py",
     "tests/results/test_statistics.py",
 )
-TIMED = ("tests/engine/test_measure.py", "tests/engine/test_loader_blocks.py")
+TIMED = (
+    "tests/engine/test_measure.py",
+    "tests/engine/test_loader_blocks.py",
+    "tests/engine/test_who_runs.py",
+)
 MUTATED = {
     "src/stash/results/steps.py": (*COMPUTED, *TIMED),
     "src/stash/results/statistics.py": COMPUTED,

@@ -52,3 +52,33 @@ def test_a_loader_is_drained_before_the_next_block_begins() -> None:
                 opened = False
             elif entry.startswith("iterate") and entry not in ("iterate warm", "iterate cold"):
                 assert not opened
+
+
+def test_a_gang_loads_and_reads_as_fast_as_its_slowest_worker() -> None:
+    world = slow_loader()
+    world.workers[1].prepare_seconds = 2.0
+    world.workers[0].read_seconds = 0.4
+    facts = world.run(plan_of("node", "warm", max_rounds=1)).facts
+    assert facts.preprocessing is not None and facts.storage is not None
+    # Two workers with 4 batches of 8 samples each, and with 32 samples each.
+    assert facts.preprocessing.samples_per_second == pytest.approx([64 / 2.0] * 5)
+    assert facts.storage.samples_per_second == pytest.approx([64 / 0.4] * 5)
+
+
+def test_rates_are_repeated_for_20_seconds_but_at_least_twice() -> None:
+    counts = []
+    for seconds in (1.0, 9.0, 30.0):
+        world = slow_loader()
+        for worker in world.workers:
+            worker.prepare_seconds = seconds
+        facts = world.run(plan_of("node", "warm", max_rounds=1)).facts
+        assert facts.preprocessing is not None
+        counts.append(len(facts.preprocessing.samples_per_second))
+    assert counts == [5, 3, 2]
+
+
+def test_files_that_nobody_reads_have_no_rate() -> None:
+    world = slow_loader()
+    world.workers[1].file_bytes = 0
+    facts = world.run(plan_of("node", "warm", max_rounds=1)).facts
+    assert facts.preprocessing is not None and facts.storage is None

@@ -65,6 +65,8 @@ class FakeWorker:
         self.log: list[str] = []
         self.is_open = False
         self.opened_at = 0.0
+        self.prepare_seconds = 1.0  # for four batches
+        self.read_seconds = 0.1  # for as many samples
         self.unit = world.unit
         self.prefetched = world.prefetched
 
@@ -112,12 +114,12 @@ class FakeWorker:
         return 0.5
 
     def seconds_to_prepare(self) -> tuple[int, float]:
-        self.now += 1.0
-        return 4, 1.0
+        self.now += self.prepare_seconds
+        return 4, self.prepare_seconds
 
     def seconds_to_read(self) -> tuple[float, float]:
-        self.now += 0.1
-        return 32.0, 0.1
+        self.now += self.read_seconds
+        return 32.0, self.read_seconds
 
     def start_telemetry(self) -> None:
         self.now += self.world.overhead
