@@ -15,7 +15,11 @@ from pathlib import Path
 from mutant_runs import ROOT, Mutant
 
 #: What is mutated, each with the tests of its room that need no worker.
-STORED = ("tests/results/test_profile_document.py", "tests/results/test_store.py")
+STORED = (
+    "tests/results/test_bounds.py",
+    "tests/results/test_store.py",
+    "tests/results/test_profile_document.py",
+)
 COMPUTED = (
     "tests/results/test_method_tables.py",
     "tests/results/test_stall_table.py",
@@ -23,11 +27,13 @@ COMPUTED = (
     "tests/results/test_checks.py",
     "tests/results/test_recording.py",
     "tests/results/test_estimates.py",
+    "tests/results/test_small_print.py",
     "tests/results/test_statistics.py",
 )
 TIMED = (
     "tests/engine/test_measure.py",
     "tests/engine/test_loader_blocks.py",
+    "tests/engine/test_story.py",
     "tests/engine/test_who_runs.py",
 )
 MUTATED = {

@@ -82,3 +82,11 @@ def test_files_that_nobody_reads_have_no_rate() -> None:
     world.workers[1].file_bytes = 0
     facts = world.run(plan_of("node", "warm", max_rounds=1)).facts
     assert facts.preprocessing is not None and facts.storage is None
+
+
+def test_what_is_left_of_a_window_is_drained_without_training_on_it() -> None:
+    world = slow_loader().run(plan_of("node", "warm", "cold", max_rounds=2))
+    for worker in world.workers:
+        drains = [i for i, entry in enumerate(worker.log) if entry == "drain"]
+        assert len(drains) == 2 + 2 * 2  # two trials, then two loader blocks a round
+        assert all(worker.log[i - 1] == "set node" for i in drains)

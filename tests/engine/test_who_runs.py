@@ -43,3 +43,11 @@ def test_every_worker_that_was_left_out_catches_up_between_the_blocks(size: int)
         others = spans[0, "node"]
         assert not any(overlap(one, other) for one in caught_up for other in others)
     assert (0, "idle") not in spans
+
+
+def test_the_device_is_idle_again_after_catching_up() -> None:
+    world = World(lambda rank, mode, since, now: 0.1).run(plan_of("solo", "node", max_rounds=3))
+    log = world.workers[1].log
+    ends = [i for i, entry in enumerate(log) if entry == "iterate idle"]
+    followers = [log[i + 1] for i in ends if log[i + 1] != "iterate idle"]
+    assert followers == ["synchronize"] * 3

@@ -65,6 +65,11 @@ class FakeWorker:
         self.log: list[str] = []
         self.is_open = False
         self.opened_at = 0.0
+        self.beats: list[str] = []
+        self.windows: list[Window] = []
+        self.watched = 0  # telemetry that has begun and not ended
+        self.bytes_read: int | None = 0
+        self.peak: int | None = None
         self.prepare_seconds = 1.0  # for four batches
         self.read_seconds = 0.1  # for as many samples
         self.unit = world.unit
@@ -91,7 +96,7 @@ class FakeWorker:
         return self.world.available
 
     def use_window(self, window: Window) -> None:
-        self.window = window
+        self.windows.append(window)
 
     def empty_page_cache(self) -> None:
         self.log.append("evict")
@@ -108,7 +113,7 @@ class FakeWorker:
         return 0
 
     def storage_bytes_read(self) -> int | None:
-        return 0
+        return self.bytes_read
 
     def seconds_to_start(self) -> float | None:
         return 0.5
@@ -123,13 +128,16 @@ class FakeWorker:
 
     def start_telemetry(self) -> None:
         self.now += self.world.overhead
+        self.watched += 1
 
     def stop_telemetry(self) -> Disturbance:
         self.now += self.world.overhead
+        self.watched -= 1
         return QUIET
 
     def heartbeat(self, doing: str) -> None:
         self.now += self.world.overhead
+        self.beats.append(doing)
 
     def facts(self, calibration: Calibration, rates: tuple[Rate | None, Rate | None]) -> Facts:
         return Facts(
@@ -146,7 +154,7 @@ class FakeWorker:
         return ()
 
     def peak_bytes(self) -> int | None:
-        return None
+        return self.peak
 
 
 @dataclass
