@@ -27,6 +27,8 @@ COMPUTED = (
     "tests/results/test_checks.py",
     "tests/results/test_recording.py",
     "tests/results/test_estimates.py",
+    "tests/results/test_estimates_by_hand.py",
+    "tests/results/test_assembled_by_hand.py",
     "tests/results/test_small_print.py",
     "tests/results/test_statistics.py",
 )
