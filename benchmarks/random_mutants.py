@@ -17,6 +17,7 @@ from mutant_runs import ROOT, Mutant
 #: What is mutated, each with the tests of its room that need no worker.
 STORED = (
     "tests/results/test_bounds.py",
+    "tests/results/test_small_print.py",
     "tests/results/test_store.py",
     "tests/results/test_profile_document.py",
 )
@@ -45,8 +46,8 @@ MUTATED = {
     "src/stash/results/assemble.py": COMPUTED,
     "src/stash/results/validity.py": COMPUTED,
     "src/stash/results/recording.py": (*COMPUTED, *TIMED),
-    "src/stash/results/document.py": (*COMPUTED, *STORED),
-    "src/stash/results/profile.py": (*COMPUTED, *STORED),
+    "src/stash/results/document.py": tuple(dict.fromkeys((*COMPUTED, *STORED))),
+    "src/stash/results/profile.py": tuple(dict.fromkeys((*COMPUTED, *STORED))),
     "src/stash/results/store.py": STORED,
     "src/stash/engine/measure.py": TIMED,
 }

@@ -195,6 +195,7 @@ def _method(answers: Sequence[dict[str, Any]], truth: dict[str, float]) -> dict[
         ),
         "mean_error_ms": {n: _ms(_mean(v) - truth[n]) for n, v in values.items()},
         "rms_error_ms": {n: _ms(_rms(v, truth[n])) for n, v in values.items()},
+        "spread_ms": {n: _ms(_rms(v, _mean(v))) for n, v in values.items()},
     }
 
 
