@@ -27,10 +27,11 @@ def test_a_recording_that_is_closed_takes_nothing_more(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_told_with_the_reason(tmp_path: Path) -> None:
-    with pytest.raises(StashError, match="No such file or directory"):
-        Profile.load(tmp_path / "nothing.json")
-    with pytest.raises(StashError, match="Is a directory"):
-        Profile.load(tmp_path)
+    missing = tmp_path / "nothing.json"
+    for path, reason in ((missing, "No such file or directory"), (tmp_path, "Is a directory")):
+        with pytest.raises(StashError) as caught:
+            Profile.load(path)
+        assert caught.value.message.startswith(f"Cannot read {path}: {reason}. ")
 
 
 def test_a_long_failure_is_cut_to_what_a_document_holds() -> None:
