@@ -18,9 +18,12 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stash.results.steps import STEP_BY_NAME, Who, stalls_of
+
+if TYPE_CHECKING:
+    from side_by_side_workloads import Known
 
 STEPS = ("solo", "node", "cold", "warm")  # in the paper's order
 WARM_UP_ITERATIONS = 5
@@ -37,10 +40,10 @@ class Answer:
     seconds_of_iterations: float  # without starting anything
 
 
-def measure(workload: str, device: str, environment: dict[str, str]) -> Answer:
+def measure(case: Known) -> Answer:
     """All steps, one launch each."""
     began = time.perf_counter()
-    runs = {step: _launch(step, workload, device, environment) for step in STEPS}
+    runs = {step: _launch(step, case) for step in STEPS}
     seconds = time.perf_counter() - began
     times = {step: run["seconds_per_iteration"] for step, run in runs.items()}
     return Answer(
@@ -53,14 +56,16 @@ def measure(workload: str, device: str, environment: dict[str, str]) -> Answer:
     )
 
 
-def _launch(step: str, workload: str, device: str, environment: dict[str, str]) -> dict[str, float]:
-    workers = 1 if STEP_BY_NAME[step].who is Who.FIRST else WORKERS
+def _launch(step: str, case: Known) -> dict[str, float]:
+    alone = STEP_BY_NAME[step].who is Who.FIRST
+    workers = 1 if alone else WORKERS
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += ["--nproc-per-node", str(workers), __file__, workload]
-    command += ["--device", device, "--step", step]
+    command += ["--nproc-per-node", str(workers), __file__, case.workload]
+    command += ["--device", case.device, "--step", step]
     with tempfile.TemporaryDirectory(prefix="stash-reference-") as folder:
         command += ["--folder", folder]
-        told = {**os.environ, **environment, "OMP_NUM_THREADS": "1"}
+        known = case.environment_alone if alone else case.environment
+        told = {**os.environ, **known, "OMP_NUM_THREADS": "1"}
         subprocess.run(command, check=True, env=told, capture_output=True)
         found = [json.loads(path.read_text()) for path in Path(folder).glob("*.json")]
     assert len(found) == workers
@@ -105,8 +110,9 @@ def _worker(options: argparse.Namespace) -> None:
 
 
 def _batches(loader: Any, *, real: bool) -> Iterator[Any]:
-    """Batches as the loader makes them, or the first one again and again."""
-    return iter(loader) if real else itertools.repeat(next(iter(loader)))
+    """Batches as the loader makes them, epoch after epoch; or the first one again and again."""
+    first = next(iter(loader))
+    return itertools.chain.from_iterable(itertools.repeat(loader if real else [first]))
 
 
 def _parse() -> argparse.Namespace:

@@ -25,7 +25,7 @@ from typing import Any
 
 import reference_protocol
 from side_by_side_summary import summaries
-from side_by_side_workloads import CASES, Known
+from side_by_side_workloads import NAMES, Known, known
 
 from stash.launch import api
 from stash.launch.request import Request
@@ -46,8 +46,8 @@ def main() -> None:
         return
     lines = []
     for _ in range(options.repeats):
-        for name in [options.only] if options.only else CASES:
-            lines.append(_repeat(CASES[name], options.bursts))
+        for name in [options.only] if options.only else NAMES:
+            lines.append(_repeat(known(name), options.bursts))
             if options.append is not None:
                 with options.append.open("a") as file:
                     file.write(json.dumps(lines[-1]) + "\n")
@@ -66,13 +66,13 @@ def _repeat(case: Known, bursts: bool) -> dict[str, Any]:
         "bursts": bursts,
         "at": round(time.time()),
         "order": order,
-        "truth": case.truth(),
+        "truth": case.truth,
         **answers,
     }
 
 
 def _reference(case: Known) -> dict[str, Any]:
-    answer = reference_protocol.measure(case.workload, case.device, case.environment)
+    answer = reference_protocol.measure(case)
     return {
         "seconds": answer.seconds,
         "seconds_without_start": answer.seconds_of_iterations,
@@ -159,7 +159,7 @@ def _parse() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--repeats", type=int, default=20)
-    parser.add_argument("--only", choices=tuple(CASES))
+    parser.add_argument("--only", choices=NAMES)
     parser.add_argument("--bursts", action="store_true", help="load the machine in bursts")
     parser.add_argument("--append", type=Path, metavar="FILE", help="keep every repeat here")
     parser.add_argument("--summary", type=Path, metavar="FILE", help="tell what is kept there")

@@ -1,111 +1,97 @@
-"""Workloads whose stalls are known: the same for Stash and for the reference protocol.
+"""Workloads whose stalls are known, the same for Stash and for the reference protocol.
 
-Delays come from the lab, outside the measuring code. Batches are prepared in the training process
-itself, so every iteration waits for them; nothing is read from files, so `fetch` is zero.
+On emulated devices it is a world of the truth suite; on CPUs a small net is really trained, and
+only its preprocessing is known. Nothing is read from files, so `fetch` is zero.
 """
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch.utils.data import Dataset
+from truth_experiments import world_with
+from truth_worlds import FACTORY, VARIABLE
 
 import stash
-from stash.lab import delays
+from stash.lab.delays import SlowBatches
 from stash.workloads import zoo
 
-BATCH_DELAY, EXCHANGE_DELAY = "STASH_BENCH_BATCH_SECONDS", "STASH_BENCH_EXCHANGE_SECONDS"
+BATCH = 8
+BATCH_SECONDS = "STASH_BENCH_BATCH_SECONDS"
 
 
-class OneBatch(Dataset[Any]):
-    """Always the same batch, at once."""
+class SameBatch(Dataset[Any]):
+    """Always the same pictures, at once."""
 
-    def __init__(self, batch: Any) -> None:
-        self._batch = batch
+    def __init__(self, size: int) -> None:
+        self._batch = (torch.zeros(BATCH, 3, size, size), torch.zeros(BATCH, dtype=torch.long))
 
     def __len__(self) -> int:
         return 1 << 20
-
-    def __getitem__(self, index: int) -> Any:
-        return self._batch
 
     def __getitems__(self, indices: list[int]) -> Any:
         return self._batch
 
 
-def emulated() -> stash.Workload:
-    """ResNet18's shapes, slow batches and a slow exchange of gradients."""
-    return _slowed("resnet18", 32)
-
-
-def cpu() -> stash.Workload:
-    """A small convolutional net, really trained, with slow batches."""
-    return _slowed("tinycnn", 8)
-
-
-def _slowed(model: str, batch_size: int) -> stash.Workload:
-    seconds = float(os.environ.get(EXCHANGE_DELAY, "0"))
-    if seconds and os.environ.get("WORLD_SIZE", "1") != "1":  # alone, nobody exchanges anything
-        delays.slow_exchange(seconds)
-    entry = zoo.get(model)
-    size = entry.inputs.size  # type: ignore[union-attr]
-    batch = (torch.zeros(batch_size, 3, size, size), torch.zeros(batch_size, dtype=torch.long))
+def small_net() -> stash.Workload:
+    """A small convolutional net; the time that a batch takes comes from the environment."""
+    entry = zoo.get("tinycnn")
+    data = SameBatch(entry.inputs.size)  # type: ignore[union-attr]
     return stash.Workload(
-        name=f"known-{model}",
+        name="small-net",
         model=entry.builder,
-        data=delays.SlowBatches(OneBatch(batch), float(os.environ.get(BATCH_DELAY, "0"))),
+        data=SlowBatches(data, float(os.environ.get(BATCH_SECONDS, "0"))),
         loss=entry.loss,
         optimizer=entry.optimizer,
-        batch_size=batch_size,
+        batch_size=BATCH,
         collate=lambda batch: batch,
     )
 
 
 @dataclass(frozen=True)
 class Known:
-    """One case: what is trained on what, how much it is slowed, and what that must read as."""
+    """One case: what is trained on what, what workers must be told, and what that must read as."""
 
     name: str
+    workload: str  # as the command line names it
     device: str
-    batch_seconds: float
-    exchange_seconds: float
-
-    @property
-    def workload(self) -> str:
-        """As the command line names it."""
-        return f"{Path(__file__).resolve()}:{self.name}"
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """What workers must be told."""
-        return {
-            BATCH_DELAY: repr(self.batch_seconds),
-            EXCHANGE_DELAY: repr(self.exchange_seconds),
-        }
-
-    def truth(self) -> dict[str, float]:
-        """Seconds per iteration of every stall that is known, from closed forms."""
-        if not self.device.startswith("emulated"):
-            return {"prep": self.batch_seconds, "fetch": 0.0}
-        from overlap import recurrence
-
-        from stash.hardware.device_names import parse
-        from stash.workloads.emulated import Accelerator
-
-        exposed, _ = recurrence("resnet18", self.device, self.exchange_seconds, float("inf"))
-        layers = zoo.layers("resnet18", 32)
-        # While a batch is prepared, the device still runs the optimizer of the iteration before.
-        hidden = Accelerator(parse(self.device), layers, "fp32").optimizer_seconds
-        prep = max(0.0, self.batch_seconds - hidden)
-        return {"interconnect": exposed, "prep": prep, "fetch": 0.0}
+    environment: dict[str, str]
+    environment_alone: dict[str, str]  # of a worker that has nobody to exchange with
+    truth: dict[str, float]  # seconds per iteration of every stall that is known
 
 
-CASES = {
-    # Slowed down, so that a host's milliseconds weigh little beside the device's.
-    "emulated": Known("emulated", "emulated:v100:bytes=0.001:time=2", 0.020, 0.016),
-    "cpu": Known("cpu", "cpu", 0.010, 0.0),
-}
+def known(name: str) -> Known:
+    """A case by its name."""
+    return {"emulated": _emulated, "cpu": _cpu}[name]()
+
+
+NAMES = ("emulated", "cpu")
+
+
+def _emulated() -> Known:
+    """Iterations of 100 ms; exchange and preprocessing add a fifth each."""
+    world = world_with(communication=0.2, prep=0.2, iteration_seconds=0.1)
+    truth = world.truth()
+    return Known(
+        name="emulated",
+        workload=FACTORY,
+        device=world.device,
+        environment={VARIABLE: world.exported()},
+        environment_alone={VARIABLE: replace(world, exchange_seconds=0.0).exported()},
+        truth={
+            "interconnect": truth["contention"] + truth["communication"],
+            "prep": truth["prep"],
+            "fetch": truth["fetch"],
+        },
+    )
+
+
+def _cpu() -> Known:
+    """What two workers cost each other is not known here; what a batch costs is."""
+    environment = {BATCH_SECONDS: "0.01"}
+    workload = f"{Path(__file__).resolve()}:small_net"
+    return Known("cpu", workload, "cpu", environment, environment, {"prep": 0.01, "fetch": 0.0})
