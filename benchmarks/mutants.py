@@ -20,14 +20,16 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from mutant_runs import Mutant, Tree, Verdict, judged
-from named_engine_mutants import ENGINE
-from named_mutants import FORMULAS, PAPER_TRAPS, Patch
+from named_feed_mutants import EMULATION, FEEDS
+from named_formula_mutants import FORMULAS
+from named_mutants import PAPER_TRAPS, Patch
+from named_timing_mutants import TIMING, WHO_AND_EXCHANGE
 from random_mutants import MUTATED, random_mutants
 
 NAMED: dict[str, Sequence[Patch]] = {
     "Traps of the paper's released scripts": PAPER_TRAPS,
     "Wrong numbers from right times": FORMULAS,
-    "Wrong times": ENGINE,
+    "Wrong times": (*TIMING, *WHO_AND_EXCHANGE, *FEEDS, *EMULATION),
 }
 WANTED_OF_RANDOM = 0.9
 

@@ -62,6 +62,7 @@ def _launch(case: str, options: argparse.Namespace) -> None:
         serving(options.peer, Path(folder)) as needed,
     ):
         environment = {**os.environ, **needed, "OMP_NUM_THREADS": "1", "TMPDIR": folder}
+        environment["KINETO_LOG_LEVEL"] = "99"  # torch.profiler tells every start and stop
         subprocess.run(command, check=True, env=environment)
 
 
