@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup profile test oldest check bench truth system clean
+.PHONY: setup profile test oldest check truth mutants bench system clean
 
 setup: $(STAMP)
 
@@ -33,9 +33,18 @@ oldest:
 	$(VENV)-oldest/bin/pip install -q -e '.[report,dev]'
 	$(VENV)-oldest/bin/pytest -m 'gang or not root'
 
-# Longer proofs with figures for docs/benchmarks.md; half an hour and more on two cores.
+# Would the tests notice? Mistakes are put into the code one at a time; writes docs/mutants.md.
+mutants: setup
+	$(BIN)/python benchmarks/mutants.py --write docs
+
+# Longer proofs with figures for docs/benchmarks.md; hours on two cores.
 bench: setup
 	$(BIN)/python benchmarks/overhead.py
+	$(BIN)/python benchmarks/overhead.py --peer torch-profiler
+	$(BIN)/python benchmarks/overhead.py --peer torch-profiler-stacks
+	$(BIN)/python benchmarks/overhead.py --peer traceml
+	$(BIN)/python benchmarks/side_by_side.py
+	$(BIN)/python benchmarks/side_by_side.py --bursts
 	$(BIN)/python benchmarks/coverage.py
 	$(BIN)/python benchmarks/epochs.py
 	$(BIN)/python benchmarks/overlap.py

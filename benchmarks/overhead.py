@@ -1,9 +1,13 @@
 """What the engine costs: a training loop on the engine against the same loop without it.
 
 Both loops run in the same two workers, block by block in random order, with plain gloo and plain
-DDP on one side and the switchable group, the replay feed and the step hooks on the other.
+DDP on one side and the switchable group, the replay feed and the step hooks on the other. With
+`--peer`, the loop under another tool runs between them. Every block has a lead-in that is not
+timed, because the first iterations after a switch carry something of the side before.
 
-    python benchmarks/overhead.py [--minutes 3] [--only conv]
+    python benchmarks/overhead.py [--minutes 3] [--only conv] [--peer torch-profiler]
+    python benchmarks/overhead.py --only conv --minutes 2 --append F     a slice of a long run
+    python benchmarks/overhead.py --summary F                            all slices together
 """
 
 from __future__ import annotations
@@ -16,202 +20,180 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from stash.results import statistics
+
 BOUNDS = {"emulated": 1.01, "conv": 1.02, "tiny-layers": 1.03}
-#: Untimed iterations after a switch; none where one is so long that more pairs tell more.
-LEAD_IN = {"emulated": 1, "conv": 1, "tiny-layers": 0}
+PEERS = ("torch-profiler", "torch-profiler-stacks", "traceml")
+LEAD_IN = 2
+BLOCK_SECONDS = 0.05
+CALIBRATING_ROUNDS = 5
+#: From so many slices on, they are the unit of the interval: they differ by more than their blocks.
+SLICES_AS_UNIT = 5
+
+#: Side to seconds per iteration of every round, by the clock and of processors.
+Times = dict[str, list[float]]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--minutes", type=float, default=3.0, help="per case")
-    parser.add_argument("--only", choices=tuple(BOUNDS))
-    options = parser.parse_args()
+    options = _parse()
     if "RANK" in os.environ:
-        _worker(options.only, options.minutes)
-        return
-    for case in [options.only] if options.only else BOUNDS:
-        command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-        command += ["--nproc-per-node", "2", __file__]
-        command += ["--minutes", str(options.minutes), "--only", case]
-        subprocess.run(command, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        _worker(options)
+    elif options.summary is not None:
+        _summarize(options.summary)
+    else:
+        for case in [options.only] if options.only else BOUNDS:
+            _launch(case, options)
 
 
-def _worker(case: str, minutes: float) -> None:
+def _launch(case: str, options: argparse.Namespace) -> None:
+    from overhead_sides import serving
+
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command += ["--nproc-per-node", "2", __file__]
+    command += ["--minutes", str(options.minutes), "--only", case]
+    command += ["--peer", options.peer] if options.peer else []
+    command += ["--append", str(options.append)] if options.append else []
+    with (
+        tempfile.TemporaryDirectory(prefix="stash-overhead-", ignore_cleanup_errors=True) as folder,
+        serving(options.peer, Path(folder)) as needed,
+    ):
+        environment = {**os.environ, **needed, "OMP_NUM_THREADS": "1", "TMPDIR": folder}
+        environment["KINETO_LOG_LEVEL"] = "99"  # torch.profiler tells every start and stop
+        subprocess.run(command, check=True, env=environment)
+
+
+def _worker(options: argparse.Namespace) -> None:
     import torch
-    import torch.distributed as dist
-    from torch.nn.parallel import DistributedDataParallel
-    from torch.utils.data import DataLoader
+    from overhead_sides import make_sides
 
-    from stash.engine import seams
-    from stash.engine.feed import Window
     from stash.engine.gang import DistributedGang
-    from stash.engine.plan import Plan
-    from stash.engine.switchboard import Switchboard
-    from stash.results import statistics
-    from stash.results.steps import STEP_BY_NAME
 
     rank = int(os.environ["LOCAL_RANK"])
-    if case != "emulated" and hasattr(os, "sched_setaffinity"):
+    if options.only != "emulated" and hasattr(os, "sched_setaffinity"):
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {cores[rank % len(cores)]})
     torch.manual_seed(0)
     folder = Path(tempfile.mkdtemp(prefix="stash-overhead-"))
-    plan = Plan(steps=("node",), workload=case, device=_device(case))
-    board = Switchboard(plan, folder, DataLoader.__iter__)
-    uninstall = seams.install(board)
-    dist.init_process_group("gloo")
-    plain = dist.new_group(backend="gloo")
+    sides, board = make_sides(options.only, options.peer, folder)
     gang = DistributedGang()
-
-    loader, make_model, make_optimizer, loss, settings = _case(case)
-    batches = list(DataLoader.__iter__(loader))
-    sides = {}
-    for name, group in (("engine", None), ("bare", plain)):
-        model = DistributedDataParallel(make_model(), process_group=group, **settings)
-        sides[name] = (model, make_optimizer(model.parameters()))
-
-    def run(name: str, iterations: int, stream: Iterator[Any]) -> None:
-        model, optimizer = sides[name]
-        for _ in range(iterations):
-            batch = next(stream)
-            optimizer.zero_grad()
-            loss(model, batch).backward()
-            optimizer.step()
-
-    # The engine as it is inside a `node` block: its own feed, and a story that yields and yields.
-    board.loader_used(loader)
-    board._story = _forever()
-    board._feeds = _feeds(board, loader, folder)
-    board._feeds.use_window(Window(1, len(batches) - 1, 0))
-    board.set(STEP_BY_NAME["node"])
-    fed = iter(loader)
-
-    def bare_stream() -> Iterator[Any]:
-        while True:
-            yield from batches
-
-    streams = {"engine": fed, "bare": bare_stream()}
-    hooks = _Hooks(board, uninstall)
-    times: dict[str, list[float]] = {"engine": [], "bare": []}
-    for name in streams:
-        with hooks.on(name == "engine"):
-            run(name, 10, streams[name])
-    began = time.perf_counter()
-    order = random.Random(0)
-    length, calibrated = 1, False
-    while True:
-        pair = ["engine", "bare"]
-        order.shuffle(pair)
-        for name in pair:
-            with hooks.on(name == "engine"):
-                run(name, LEAD_IN[case], streams[name])
-                board.synchronize()
-                gang.barrier()
-                start = time.perf_counter()
-                run(name, length, streams[name])
-                board.synchronize()
-                seconds = time.perf_counter() - start
-            times[name].append(max(s for (s,) in gang.gather([seconds])) / length)
-        if not calibrated and len(times["bare"]) == 5:
-            calibrated = True
-            typical = sorted(times["bare"])[2]
-            length = gang.follow(max(1, round(0.05 / typical)))
-            times = {"engine": [], "bare": []}
-        if gang.follow(time.perf_counter() - began > minutes * 60):
-            break
+    for side in sides.values():
+        with side.around_block():
+            side.run(10)
+    seconds, processor_seconds = _rounds(sides, board, gang, options.minutes)
     if rank == 0:
-        extra = [e - b for e, b in zip(times["engine"], times["bare"], strict=True)]
-        ratio = statistics.ratio([extra], [times["bare"]])
-        result = {
-            "case": case,
-            "pairs": len(extra),
-            "iteration_ms": round(1e3 * statistics.trimmed_mean(times["bare"]), 2),
-            "ratio": round(1 + ratio.value, 4),
-            "low": round(1 + (ratio.low or 0), 4),
-            "high": round(1 + (ratio.high or 0), 4),
-            "bound": BOUNDS[case],
-            "passed": 1 + (ratio.high or 0) <= BOUNDS[case],
+        found = {
+            "case": options.only,
+            "peer": options.peer,
+            "seconds": seconds,
+            "processor_seconds": processor_seconds,
         }
-        print(json.dumps(result), flush=True)
+        if options.append is not None:
+            with options.append.open("a") as file:
+                file.write(json.dumps(found) + "\n")
+        _tell([found])
     gang.barrier()
     os._exit(0)
 
 
-class _Hooks:
-    """Turns the step hooks on for the engine's blocks only; the bare loop has none."""
-
-    def __init__(self, board: Any, uninstall: Callable[[], None]) -> None:
-        self._board = board
-        uninstall()
-
-    def on(self, wanted: bool) -> Any:
-        from contextlib import ExitStack
-
-        from stash.engine import seams
-
-        stack = ExitStack()
-        if wanted:
-            seams._install_hooks(self._board, stack)
-        return stack
-
-
-def _forever() -> Iterator[None]:
+def _rounds(sides: Any, board: Any, gang: Any, minutes: float) -> tuple[Times, Times]:
+    """One block of every side, in random order, again and again."""
+    order = random.Random(0)
+    names = list(sides)
+    clock: Times = {name: [] for name in names}
+    processor: Times = {name: [] for name in names}
+    length, calibrated = 1, False
+    began = time.perf_counter()
     while True:
-        yield
+        order.shuffle(names)
+        for name in names:
+            with sides[name].around_block():
+                sides[name].run(LEAD_IN)
+                board.synchronize()
+                gang.barrier()
+                start, used = time.perf_counter(), time.process_time()
+                sides[name].run(length)
+                board.synchronize()
+                own = [time.perf_counter() - start, time.process_time() - used]
+            slowest = [max(column) / length for column in zip(*gang.gather(own), strict=True)]
+            clock[name].append(slowest[0])
+            processor[name].append(slowest[1])
+        if not calibrated and len(clock["bare"]) == CALIBRATING_ROUNDS:
+            calibrated = True
+            typical = sorted(clock["bare"])[CALIBRATING_ROUNDS // 2]
+            length = gang.follow(max(1, round(BLOCK_SECONDS / typical)))
+            clock, processor = ({name: [] for name in names} for _ in range(2))
+        if gang.follow(time.perf_counter() - began > minutes * 60):
+            return clock, processor
 
 
-def _feeds(board: Any, loader: Any, folder: Path) -> Any:
-    from stash.engine.feed import Feeds
-
-    return Feeds(loader, board._device, run_folder=folder, data_folder=None, iterate=board.iterate)
-
-
-def _device(case: str) -> str:
-    return "emulated:v100:bytes=0.1" if case == "emulated" else "cpu"
+def _summarize(path: Path) -> None:
+    slices = [json.loads(line) for line in path.read_text().splitlines()]
+    for case, peer in sorted({(s["case"], s["peer"] or "") for s in slices}):
+        _tell([s for s in slices if (s["case"], s["peer"] or "") == (case, peer)])
 
 
-def _case(case: str) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-    import torch
-    from torch import nn
-    from torch.utils.data import DataLoader, TensorDataset
+def _tell(slices: Sequence[dict[str, Any]]) -> None:
+    """What one case cost in all its slices: the engine, and the peer if there was one."""
+    case, peer = slices[0]["case"], slices[0]["peer"]
+    bare = [one["seconds"]["bare"] for one in slices]
+    result = {
+        "case": case,
+        "pairs": sum(len(rounds) for rounds in bare),
+        "iteration_ms": round(1e3 * statistics.trimmed_mean([t for b in bare for t in b]), 2),
+        **_ratio(slices, "engine"),
+        "bound": BOUNDS[case],
+    }
+    result["passed"] = result["high"] is not None and result["high"] <= BOUNDS[case]
+    result |= {f"processor_{k}": v for k, v in _ratio(slices, "engine", "processor_").items()}
+    if len(slices) > 1:
+        result["slices"] = len(slices)
+    print(json.dumps(result), flush=True)
+    if peer is not None:
+        own = {
+            "case": case,
+            "peer": peer,
+            **_ratio(slices, peer),
+            **{f"processor_{k}": v for k, v in _ratio(slices, peer, "processor_").items()},
+            "engine_less_peer": _interval(slices, "engine", peer, offset=0.0),
+        }
+        print(json.dumps(own), flush=True)
 
-    from stash.hardware.device_names import parse
-    from stash.workloads import zoo
-    from stash.workloads.emulated import Accelerator, EmulatedModel, EmulatedOptimizer
-    from stash.workloads.train import _buckets
 
-    def sgd(parameters: Any) -> torch.optim.Optimizer:
-        return torch.optim.SGD(parameters, lr=1e-6, momentum=0.9)
+def _ratio(slices: Sequence[dict[str, Any]], side: str, kind: str = "") -> dict[str, Any]:
+    ratio, low, high = _interval(slices, side, "bare", kind=kind, offset=1.0)
+    return {"ratio": ratio, "low": low, "high": high}
 
-    if case == "emulated":
-        name = parse(_device(case))
-        accelerator = Accelerator(name, zoo.layers("resnet50", 32), "fp32")
-        loader = DataLoader(TensorDataset(torch.zeros(8, 1)), batch_size=2)
-        return (
-            loader,
-            lambda: EmulatedModel(accelerator),
-            lambda parameters: EmulatedOptimizer(parameters, accelerator),
-            lambda model, batch: model(batch),
-            {"gradient_as_bucket_view": True, **_buckets(name)},
-        )
-    if case == "conv":
-        entry = zoo.get("tinycnn")
-        size = entry.inputs.size  # type: ignore[union-attr]
-        data = TensorDataset(torch.randn(32, 3, size, size), torch.zeros(32, dtype=torch.long))
-        return DataLoader(data, batch_size=8), entry.builder, sgd, entry.loss, {}
-    layers = [nn.Linear(64, 64, bias=False) for _ in range(75)]
-    data = TensorDataset(torch.randn(64, 64))
-    return (
-        DataLoader(data, batch_size=16),
-        lambda: nn.Sequential(*[nn.Linear(64, 64, bias=False) for _ in layers]),
-        sgd,
-        lambda model, batch: model(batch[0]).square().mean(),
-        {"bucket_cap_mb": 64 * 64 * 4 / 2**20},
+
+def _interval(
+    slices: Sequence[dict[str, Any]], side: str, less: str, *, kind: str = "", offset: float
+) -> list[float | None]:
+    """One side less another, over the bare loop's time; differences are taken within rounds."""
+    extra, base = [], []
+    for one in slices:
+        times = one[f"{kind}seconds"]
+        extra.append([s - t for s, t in zip(times[side], times[less], strict=True)])
+        base.append(times["bare"])
+    if len(slices) < SLICES_AS_UNIT:
+        extra, base = ([[t for rounds in parts for t in rounds]] for parts in (extra, base))
+    found = statistics.ratio(extra, base)
+    ends = (found.value, found.low, found.high)
+    return [None if end is None else round(offset + end, 4) for end in ends]
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--minutes", type=float, default=3.0, help="per case")
+    parser.add_argument("--only", choices=tuple(BOUNDS))
+    parser.add_argument("--peer", choices=PEERS, help="run the loop under this tool, too")
+    parser.add_argument("--append", type=Path, metavar="FILE", help="keep every block's time here")
+    parser.add_argument("--summary", type=Path, metavar="FILE", help="tell what is kept there")
+    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -64,6 +64,14 @@ class FakeWorker:
         self.iterations = 0
         self.log: list[str] = []
         self.is_open = False
+        self.opened_at = 0.0
+        self.beats: list[str] = []
+        self.windows: list[Window] = []
+        self.watched = 0  # telemetry that has begun and not ended
+        self.bytes_read: int | None = 0
+        self.peak: int | None = None
+        self.prepare_seconds = 1.0  # for four batches
+        self.read_seconds = 0.1  # for as many samples
         self.unit = world.unit
         self.prefetched = world.prefetched
 
@@ -88,7 +96,7 @@ class FakeWorker:
         return self.world.available
 
     def use_window(self, window: Window) -> None:
-        self.window = window
+        self.windows.append(window)
 
     def empty_page_cache(self) -> None:
         self.log.append("evict")
@@ -97,6 +105,7 @@ class FakeWorker:
     def open(self) -> None:
         self.log.append("open")
         self.is_open = True
+        self.opened_at = self.now
 
     def drain(self) -> int:
         self.log.append("drain")
@@ -104,28 +113,31 @@ class FakeWorker:
         return 0
 
     def storage_bytes_read(self) -> int | None:
-        return 0
+        return self.bytes_read
 
     def seconds_to_start(self) -> float | None:
         return 0.5
 
     def seconds_to_prepare(self) -> tuple[int, float]:
-        self.now += 1.0
-        return 4, 1.0
+        self.now += self.prepare_seconds
+        return 4, self.prepare_seconds
 
     def seconds_to_read(self) -> tuple[float, float]:
-        self.now += 0.1
-        return 32.0, 0.1
+        self.now += self.read_seconds
+        return 32.0, self.read_seconds
 
     def start_telemetry(self) -> None:
         self.now += self.world.overhead
+        self.watched += 1
 
     def stop_telemetry(self) -> Disturbance:
         self.now += self.world.overhead
+        self.watched -= 1
         return QUIET
 
     def heartbeat(self, doing: str) -> None:
         self.now += self.world.overhead
+        self.beats.append(doing)
 
     def facts(self, calibration: Calibration, rates: tuple[Rate | None, Rate | None]) -> Facts:
         return Facts(
@@ -142,7 +154,7 @@ class FakeWorker:
         return ()
 
     def peak_bytes(self) -> int | None:
-        return None
+        return self.peak
 
 
 @dataclass
@@ -155,6 +167,7 @@ class World:
     prefetched: int = 2
     available: int | None = 1000
     overhead: float = 0.0  # of everything that must stay outside timed parts
+    meeting: float = 0.0  # of waiting for each other, beside that
     events: list[Facts | Phase | Round | End] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -171,7 +184,7 @@ class World:
         self._barrier.wait()
         arrived = list(self._slots)
         self._barrier.wait()
-        self.workers[rank].now = max(now for _, now in arrived) + self.overhead
+        self.workers[rank].now = max(now for _, now in arrived) + self.overhead + self.meeting
         return [value for value, _ in arrived]
 
     def run(self, plan: Plan) -> World:

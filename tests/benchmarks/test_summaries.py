@@ -1,0 +1,104 @@
+"""What benchmarks say of their slices, on figures made up so that it can be worked out by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import overhead
+import pytest
+from side_by_side_summary import summaries
+
+
+def answer(seconds: float, prep: float, half: float = 0.0) -> dict[str, Any]:
+    return {
+        "seconds": 10 + seconds,
+        "seconds_without_start": seconds,
+        "stalls": {"prep": prep},
+        "half_widths": {"prep": half},
+    }
+
+
+def repeat(reference: float, stash: list[float], bursts: bool = False) -> dict[str, Any]:
+    """The truth is 10 ms; a round of Stash takes 2 s, the other method 30 s."""
+    return {
+        "case": "cpu",
+        "bursts": bursts,
+        "truth": {"prep": 0.010},
+        "reference": answer(30.0, reference),
+        "stash": {
+            "after_rounds": [answer(2.0 * (n + 1), prep, 0.002) for n, prep in enumerate(stash)]
+        },
+    }
+
+
+def test_errors_of_both_methods_and_when_the_second_is_as_near_as_the_first() -> None:
+    lines = [
+        repeat(0.013, [0.020, 0.012, 0.010]),  # off by 3 ms; by 10, 2 and 0
+        repeat(0.006, [0.010, 0.007, 0.013]),  # off by -4 ms; by 0, -3 and 3
+    ]
+    (told,) = summaries(lines)
+    assert (told["case"], told["bursts"], told["repeats"]) == ("cpu", False, 2)
+    assert told["reference"]["rms_error_ms"]["prep"] == pytest.approx(12.5**0.5, abs=1e-3)
+    assert told["reference"]["mean_error_ms"] == {"prep": -0.5}
+    assert told["reference"]["spread_ms"] == {"prep": 3.5}
+    assert (told["reference"]["seconds"], told["reference"]["seconds_without_start"]) == (40, 30)
+    assert told["stash"]["rms_error_ms"]["prep"] == pytest.approx(4.5**0.5, abs=1e-3)
+    assert told["stash"]["half_width_ms"] == {"prep": 2.0}
+    assert told["stash"]["inside_interval"] == {"prep": 1}
+    # After one round its error is 7.1 ms, after two 2.5, and the other's is 3.5.
+    assert told["stash_at_the_error_of_the_reference"] == {
+        "rounds": 2,
+        "seconds_over_reference": round(14 / 40, 3),
+        "seconds_without_start_over_reference": round(4 / 30, 3),
+    }
+
+
+def test_a_quiet_machine_and_a_loaded_one_are_told_apart() -> None:
+    lines = [repeat(0.010, [0.020]), repeat(0.010, [0.020], bursts=True)]
+    quiet, loaded = summaries(lines)
+    assert (quiet["bursts"], loaded["bursts"]) == (False, True)
+    assert quiet["stash_at_the_error_of_the_reference"] is None  # never as near
+
+
+def told_by(slices: list[dict[str, Any]], folder: Path, capsys: Any) -> list[dict[str, Any]]:
+    path = folder / "slices.jsonl"
+    path.write_text("".join(json.dumps(one) + "\n" for one in slices))
+    overhead._summarize(path)
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def a_slice(engine: float, peer: float | None = None) -> dict[str, Any]:
+    """Six rounds of a drifting machine; the engine and the peer take so much longer."""
+    bare = [0.1, 0.2, 0.1, 0.2, 0.1, 0.2]
+    sides = {"bare": bare, "engine": [engine * t for t in bare]}
+    if peer is not None:
+        sides["traceml"] = [peer * t for t in bare]
+    name = None if peer is None else "traceml"
+    return {"case": "conv", "peer": name, "seconds": sides, "processor_seconds": sides}
+
+
+def test_overhead_is_a_ratio_within_rounds(tmp_path: Path, capsys: Any) -> None:
+    (told,) = told_by([a_slice(1.005)], tmp_path, capsys)
+    assert (told["ratio"], told["low"], told["high"]) == (1.005, 1.005, 1.005)
+    assert (told["pairs"], told["iteration_ms"], told["bound"]) == (6, 150.0, 1.02)
+    assert told["passed"] and told["processor_ratio"] == 1.005
+    (told,) = told_by([a_slice(1.03)], tmp_path, capsys)
+    assert not told["passed"]
+
+
+def test_few_slices_are_pooled_and_many_are_the_unit(tmp_path: Path, capsys: Any) -> None:
+    ratios = [1.00, 1.01, 1.02, 1.03, 1.04]
+    (few,) = told_by([a_slice(r) for r in ratios[:4]], tmp_path, capsys)
+    (many,) = told_by([a_slice(r) for r in ratios], tmp_path, capsys)
+    assert (few["slices"], few["pairs"]) == (4, 24)
+    assert (many["slices"], many["ratio"]) == (5, 1.02)
+    # Pooled, rounds of a slice are taken as if they knew nothing of each other.
+    assert many["high"] - many["low"] > few["high"] - few["low"]
+
+
+def test_a_peer_is_told_beside_the_engine(tmp_path: Path, capsys: Any) -> None:
+    engine, peer = told_by([a_slice(1.01, peer=1.05)], tmp_path, capsys)
+    assert (engine["ratio"], peer["peer"], peer["ratio"]) == (1.01, "traceml", 1.05)
+    assert peer["engine_less_peer"] == [-0.04, -0.04, -0.04]
