@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+TOOLS  := $(VENV)/.tools-installed
 
 .PHONY: setup profile test oldest check truth mutants bench system clean
 
@@ -11,16 +12,21 @@ setup: $(STAMP)
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q -c constraints.txt torch torchvision
-	$(BIN)/pip install -q -c constraints.txt -e '.[nlp,report,parquet,tensorboard,mlflow,wandb,browser,bench,dev]'
+	$(BIN)/pip install -q -c constraints.txt -e '.[nlp,report]'
 	touch $(STAMP)
+
+# What tests, checks and benchmarks want beside that.
+$(TOOLS): $(STAMP)
+	$(BIN)/pip install -q -c constraints.txt -e '.[nlp,report,parquet,tensorboard,mlflow,wandb,browser,bench,dev]'
+	touch $(TOOLS)
 
 profile: setup
 	$(BIN)/stash profile tinycnn --max-minutes 3
 
-test: setup
+test: $(TOOLS)
 	$(BIN)/pytest
 
-check: setup
+check: $(TOOLS)
 	$(BIN)/ruff format --check src tests benchmarks examples
 	$(BIN)/ruff check src tests benchmarks examples
 	$(BIN)/mypy
@@ -34,11 +40,11 @@ oldest:
 	$(VENV)-oldest/bin/pytest -m 'gang or not root'
 
 # Would the tests notice? Mistakes are put into the code one at a time; writes docs/mutants.md.
-mutants: setup
+mutants: $(TOOLS)
 	$(BIN)/python benchmarks/mutants.py --write docs
 
 # Longer proofs with figures for docs/benchmarks.md; hours on two cores.
-bench: setup
+bench: $(TOOLS)
 	$(BIN)/python benchmarks/overhead.py
 	$(BIN)/python benchmarks/overhead.py --peer torch-profiler
 	$(BIN)/python benchmarks/overhead.py --peer torch-profiler-stacks
@@ -53,7 +59,7 @@ bench: setup
 
 # Known stalls go in, the same stalls must come out: docs/truth.md; as root, 45 minutes on two cores.
 # Run again after an interruption, it goes on where it was; `rm -r build/truth` starts anew.
-truth: setup
+truth: $(TOOLS)
 	$(BIN)/python benchmarks/truth.py --out build/truth
 	$(BIN)/python benchmarks/truth.py --out build/truth --write docs
 
