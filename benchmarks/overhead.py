@@ -49,6 +49,7 @@ def _worker(case: str, minutes: float) -> None:
     from stash.engine import seams
     from stash.engine.feed import Window
     from stash.engine.gang import DistributedGang
+    from stash.engine.observe import Loop
     from stash.engine.plan import Plan
     from stash.engine.switchboard import Switchboard
     from stash.results import statistics
@@ -64,7 +65,7 @@ def _worker(case: str, minutes: float) -> None:
     board = Switchboard(plan, folder, DataLoader.__iter__)
     uninstall = seams.install(board)
     dist.init_process_group("gloo")
-    plain = dist.new_group(backend="gloo")
+    plain = dist.distributed_c10d.new_group(backend="gloo")  # not the one that can be switched
     gang = DistributedGang()
 
     loader, make_model, make_optimizer, loss, settings = _case(case)
@@ -83,7 +84,8 @@ def _worker(case: str, minutes: float) -> None:
             optimizer.step()
 
     # The engine as it is inside a `node` block: its own feed, and a story that yields and yields.
-    board.loader_used(loader)
+    engine_optimizer = sides["engine"][1]
+    board._loop = Loop(engine_optimizer, (engine_optimizer,), loader, 1, 0, "fp32", None, True, ())
     board._story = _forever()
     board._feeds = _feeds(board, loader, folder)
     board._feeds.use_window(Window(1, len(batches) - 1, 0))
@@ -166,8 +168,10 @@ def _forever() -> Iterator[None]:
 
 def _feeds(board: Any, loader: Any, folder: Path) -> Any:
     from stash.engine.feed import Feeds
+    from stash.engine.sources import LoaderSource
 
-    return Feeds(loader, board._device, run_folder=folder, data_folder=None, iterate=board.iterate)
+    source = LoaderSource(loader, board.iterate)
+    return Feeds(source, board._device, run_folder=folder, data_folder=None)
 
 
 def _device(case: str) -> str:

@@ -22,8 +22,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=100_000)
     parser.add_argument("--workers", type=int, default=2)
-    # Large enough that the first steps overflow and are skipped, as usual with a fresh scaler.
-    parser.add_argument("--initial-scale", type=float, default=2.0**127)
     options = parser.parse_args()
 
     dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
@@ -36,7 +34,7 @@ def main() -> None:
     network = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 10)).to(device)
     model = DistributedDataParallel(network)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    scaler = torch.amp.GradScaler(kind, init_scale=options.initial_scale)
+    scaler = torch.amp.GradScaler(kind)
     half = torch.float16 if kind == "cuda" else torch.bfloat16
 
     steps = skipped = 0

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -57,8 +57,6 @@ class Observer:
         self._events: list[Event] = []
         self._watched: list[SwitchableGroup] = []
         self._forward: Any = None
-        self._enter = torch.autocast.__enter__
-        torch.autocast.__enter__ = self._noting_autocast()  # type: ignore[method-assign]
 
     def watch(self, group: SwitchableGroup) -> None:
         """See who exchanges what over a process group."""
@@ -69,6 +67,11 @@ class Observer:
         """The script took a batch. Evaluation, which runs without gradients, is left alone."""
         if torch.is_grad_enabled():
             self._events.append(Event("batch", origin))
+
+    def autocast_entered(self, dtype: torch.dtype) -> None:
+        """The script computes in this precision."""
+        if torch.is_grad_enabled():
+            self._events.append(Event("autocast", dtype))
 
     def step_ended(self, optimizer: torch.optim.Optimizer) -> Loop | None:
         """An optimizer stepped; the loop, if it is known and this ends an iteration of it."""
@@ -87,24 +90,11 @@ class Observer:
 
     def close(self) -> None:
         """Stop watching."""
-        torch.autocast.__enter__ = self._enter  # type: ignore[method-assign]
         for group in self._watched:
             group.watch(None)
         if self._forward is not None:
             self._forward.remove()
-        self._events.clear()
-
-    def _noting_autocast(self) -> Callable[[torch.autocast], Any]:
-        """What PyTorch does on entering autocast, and a note of its precision."""
-        enter, events = self._enter, self._events
-
-        def entered(context: torch.autocast) -> Any:
-            result = enter(context)  # type: ignore[no-untyped-call]
-            if torch.is_autocast_enabled(context.device) and torch.is_grad_enabled():
-                events.append(Event("autocast", context.fast_dtype))
-            return result
-
-        return entered
+        self._events = []
 
     def _model_called(self, module: torch.nn.Module, inputs: Any) -> None:
         if torch.is_grad_enabled():

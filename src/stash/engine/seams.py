@@ -1,8 +1,7 @@
 """Where the switchboard meets PyTorch: few seams, installed before a script runs.
 
-Functions of `torch.distributed`, `DataLoader.__iter__` and `GradScaler.step` are wrapped; the
-optimizer hooks are PyTorch's own public ones. Holds for torch 2.6 to 2.13
-(tests/engine/test_seams.py).
+Public functions and methods are wrapped, and undone again in tests; the optimizer hooks are
+PyTorch's own. Holds for torch 2.6 to 2.13 (tests/engine/test_seams.py).
 """
 
 from __future__ import annotations
@@ -33,6 +32,7 @@ def install(switchboard: Switchboard) -> Callable[[], None]:
     _install_feed(switchboard, undo)
     _install_hooks(switchboard, undo)
     _install_scaler(switchboard, undo)
+    _install_autocast(switchboard, undo)
     _refuse_spawning(switchboard, undo)
     return undo.close
 
@@ -125,6 +125,18 @@ def _install_scaler(switchboard: Switchboard, undo: ExitStack) -> None:
         return result
 
     _replace(torch.amp.GradScaler, "step", step, undo)
+
+
+def _install_autocast(switchboard: Switchboard, undo: ExitStack) -> None:
+    original = torch.autocast.__enter__
+
+    def enter(context: torch.autocast) -> Any:
+        entered = original(context)  # type: ignore[no-untyped-call]
+        if torch.is_autocast_enabled(context.device) and switchboard.is_here:
+            switchboard.autocast_entered(torch.get_autocast_dtype(context.device))
+        return entered
+
+    _replace(torch.autocast, "__enter__", enter, undo)
 
 
 def _refuse_spawning(switchboard: Switchboard, undo: ExitStack) -> None:

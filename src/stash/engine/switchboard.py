@@ -95,6 +95,11 @@ class Switchboard:
         else:
             self._natural_batches += 1
 
+    def autocast_entered(self, dtype: torch.dtype) -> None:
+        """The script computes in this precision."""
+        if self._story is None:
+            self._observer.autocast_entered(dtype)
+
     def is_feeding(self, origin: Any) -> bool:
         """Whether the batches of this loader or iterator come from us now."""
         return self._feeds is not None and self._feeds.source.is_same(origin)
