@@ -11,7 +11,7 @@ setup: $(STAMP)
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q -c constraints.txt torch torchvision
-	$(BIN)/pip install -q -c constraints.txt -e '.[nlp,report,parquet,tensorboard,mlflow,wandb,browser,dev]'
+	$(BIN)/pip install -q -c constraints.txt -e '.[nlp,examples,report,parquet,tensorboard,mlflow,wandb,browser,dev]'
 	touch $(STAMP)
 
 profile: setup

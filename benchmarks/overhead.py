@@ -1,7 +1,8 @@
 """What the engine costs: a training loop on the engine against the same loop without it.
 
 Both loops run in the same two workers, block by block in random order, with plain gloo and plain
-DDP on one side and the switchable group, the replay feed and the step hooks on the other.
+DDP on one side and the switchable group, the replay feed and the step hooks on the other. In the
+case `idle` nothing is switched: the script's own loader and learning rate, through all seams.
 
     python benchmarks/overhead.py [--minutes 3] [--only conv]
 """
@@ -9,6 +10,7 @@ DDP on one side and the switchable group, the replay feed and the step hooks on 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import random
@@ -20,9 +22,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-BOUNDS = {"emulated": 1.01, "conv": 1.02, "tiny-layers": 1.03}
+BOUNDS = {"emulated": 1.01, "conv": 1.02, "tiny-layers": 1.03, "idle": 1.01}
 #: Untimed iterations after a switch; none where one is so long that more pairs tell more.
-LEAD_IN = {"emulated": 1, "conv": 1, "tiny-layers": 0}
+LEAD_IN = {"emulated": 1, "conv": 1, "tiny-layers": 0, "idle": 1}
 
 
 def main() -> None:
@@ -83,20 +85,28 @@ def _worker(case: str, minutes: float) -> None:
             loss(model, batch).backward()
             optimizer.step()
 
-    # The engine as it is inside a `node` block: its own feed, and a story that yields and yields.
-    engine_optimizer = sides["engine"][1]
-    board._loop = Loop(engine_optimizer, (engine_optimizer,), loader, 1, 0, "fp32", None, True, ())
-    board._story = _forever()
-    board._feeds = _feeds(board, loader, folder)
-    board._feeds.use_window(Window(1, len(batches) - 1, 0))
-    board.set(STEP_BY_NAME["node"])
-    fed = iter(loader)
-
-    def bare_stream() -> Iterator[Any]:
-        while True:
-            yield from batches
-
-    streams = {"engine": fed, "bare": bare_stream()}
+    if case == "idle":
+        # A script before anything is switched: its own loader, through the seam or without it.
+        board.step_begins = board.step_ended = lambda optimizer: None
+        streams = {
+            "engine": _endless(loader, lambda one: seams._Fed(one, board, board.iterate)),
+            "bare": _endless(loader, board.iterate),
+        }
+    else:
+        # The engine inside a `node` block: its own feed, and a story that yields and yields.
+        engine_optimizer = sides["engine"][1]
+        board._loop = Loop(
+            engine_optimizer, (engine_optimizer,), loader, 1, 0, "fp32", None, True, ()
+        )
+        board._story = _forever()
+        board._feeds = _feeds(board, loader, folder)
+        board._feeds.use_window(Window(1, len(batches) - 1, 0))
+        board.set(STEP_BY_NAME["node"])
+        streams = {
+            "engine": seams._Fed(loader, board, board.iterate),
+            "bare": itertools.cycle(batches),
+        }
+    board._observer.close()
     hooks = _Hooks(board, uninstall)
     times: dict[str, list[float]] = {"engine": [], "bare": []}
     for name in streams:
@@ -161,6 +171,11 @@ class _Hooks:
         return stack
 
 
+def _endless(loader: Any, iterate: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
+    while True:
+        yield from iterate(loader)
+
+
 def _forever() -> Iterator[None]:
     while True:
         yield
@@ -202,7 +217,7 @@ def _case(case: str) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
             lambda model, batch: model(batch),
             {"gradient_as_bucket_view": True, **_buckets(name)},
         )
-    if case == "conv":
+    if case in ("conv", "idle"):
         entry = zoo.get("tinycnn")
         size = entry.inputs.size  # type: ignore[union-attr]
         data = TensorDataset(torch.randn(32, 3, size, size), torch.zeros(32, dtype=torch.long))

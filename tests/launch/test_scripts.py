@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import socket
 import subprocess
 import sys
 import tempfile
@@ -111,10 +113,14 @@ EXPECTED = {
     "imagenet_style.py": _leaves_no_checkpoint,
 }
 
-#: Runs every example in turn, in the same two processes, without Stash.
+#: Runs every example in turn, in the same two processes, each with a meeting place of its own.
 PLAINLY = """
-import runpy, sys
-for script, *arguments in {runs}:
+import os, runpy, sys
+from stash.workloads.torchvision_ops import install_import_hook
+install_import_hook()  # all of Stash in here: torchvision can be imported beside a CPU-only torch
+os.environ["TORCHELASTIC_USE_AGENT_STORE"] = "False"
+for port, script, *arguments in {runs}:
+    os.environ["MASTER_PORT"] = str(port)
     sys.argv = [script, *arguments]
     runpy.run_path(script, run_name="__main__")
 """
@@ -125,11 +131,26 @@ SHORT = {
     "nanogpt_style.py": ["--max-iters", "3"],
     "tar_stream.py": ["--steps", "3"],
     "fsdp2.py": ["--steps", "3"],
+    "hf_trainer.py": ["--max-steps", "3"],
+    "hf_accelerate.py": ["--steps", "3"],
+    "lightning_module.py": ["--max-steps", "3"],
 }
 
 
+def free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
 def test_every_example_runs_without_stash(folder: Path) -> None:
-    runs = [[str(EXAMPLES / name), *arguments] for name, arguments in SHORT.items()]
+    ports = free_ports(len(SHORT))
+    runs = [
+        [port, str(EXAMPLES / name), *arguments]
+        for port, (name, arguments) in zip(ports, SHORT.items(), strict=True)
+    ]
     (folder / "plainly.py").write_text(PLAINLY.format(runs=runs))
     done = subprocess.run(
         [*TORCHRUN, "plainly.py"], cwd=folder, capture_output=True, text=True, timeout=120
