@@ -62,6 +62,12 @@ def test_the_rarest_optimizer_ends_an_iteration() -> None:
     assert loop.optimizer is SGD and loop.per_iteration == 5
 
 
+def test_an_optimizer_that_stepped_once_ends_no_iteration() -> None:
+    once = events("step:critic", times=1, **NAMES)
+    loop = loop_of(once + events("batch:train", "step:sgd", times=9, **NAMES))
+    assert loop.optimizer is SGD and loop.origin is TRAIN
+
+
 def test_two_loaders_side_by_side_are_both_seen() -> None:
     loop = seen("batch:train", "batch:second", "step:sgd")
     assert loop.origin is TRAIN and loop.other_loaders == 1

@@ -157,7 +157,10 @@ def _alike_at_every_count(request: Request, most: int) -> Request:
     """Threads and loader workers as at the largest count: otherwise unlike workers are compared."""
     from stash.hardware.machine import usable_cores
     from stash.launch.request import default_loaders
+    from stash.launch.script import is_script
 
+    if is_script(request):
+        return request  # it decides by itself
     cores = usable_cores()
     loaders = request.num_workers
     if loaders is None:

@@ -37,7 +37,10 @@ PR_SET_PDEATHSIG = 1
 def main() -> NoReturn:
     """One worker, from start to end."""
     options = _parse(sys.argv[1:])
-    direct = None if options.plan is not None else Direct.start(options)
+    try:
+        direct = None if options.plan is not None else Direct.start(options)
+    except StashError as error:
+        sys.exit(f"stash: {error.message}")
     plan = Plan.load(options.plan) if direct is None else direct.plan
     run_folder = options.plan.parent if direct is None else direct.run_folder
     die_with_parent()

@@ -121,7 +121,8 @@ def loop_of(events: Sequence[Event]) -> Loop:
     optimizers = {id(event.what): event.what for event in events if event.kind == "step"}
     # The rarest ends an iteration; among equals the one that comes last (a generator steps after
     # its critic, a wrapper after what it wraps).
-    closing = optimizers[min(reversed(list(steps)), key=lambda key: steps[key])]
+    regular = [key for key in steps if steps[key] > 1] or list(steps)
+    closing = optimizers[min(reversed(regular), key=lambda key: steps[key])]
     iterations = list(_iterations(events, closing))[1:]  # the first one may hold preparations
     taken = [Counter(_key(e.what) for e in one if e.kind == "batch") for one in iterations]
     often = Counter(key for one in taken for key in one)

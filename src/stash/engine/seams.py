@@ -58,6 +58,7 @@ def _install_exchange(switchboard: Switchboard, undo: ExitStack) -> None:
         ranks: Any = None, timeout: Any = None, backend: str | None = None, *rest: Any, **more: Any
     ) -> Any:
         """A group with a backend of its own would hang when only one worker runs."""
+        more.pop("device_id", None)
         default = asked[0]
         asked[0] = default if backend is None else _real_backend(backend)
         try:
