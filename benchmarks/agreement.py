@@ -2,7 +2,7 @@
 
 Launches of the two alternate, so that slow drift of the machine meets both.
 
-    python benchmarks/agreement.py --data DIR [--pairs 3] [--minutes 3]
+    python benchmarks/agreement.py [--data DIR] [--pairs 3] [--minutes 3]
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BOUND = 0.03  # of an iteration
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, required=True, help="folder of pictures")
+    parser.add_argument("--data", type=Path, help="folder of pictures; generated if not given")
     parser.add_argument("--model", default="tinycnn")
     parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--workers", type=int, default=1)
@@ -48,8 +48,9 @@ def main() -> None:
                     **common,
                 )
             )
-            arguments = [options.model, options.data, "--batch-size", options.batch_size]
+            arguments = [options.model, "--batch-size", options.batch_size]
             arguments += ["--workers", options.workers]
+            arguments += [] if options.data is None else ["--data", options.data]
             script.append(
                 stash.profile(
                     str(SCRIPT), script_arguments=tuple(str(one) for one in arguments), **common

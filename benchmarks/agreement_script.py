@@ -16,7 +16,7 @@ from stash.workloads import zoo
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model")
-    parser.add_argument("data", type=Path)
+    parser.add_argument("--data", type=Path)
     parser.add_argument("--batch-size", type=int, required=True)
     parser.add_argument("--workers", type=int, required=True)
     options = parser.parse_args()

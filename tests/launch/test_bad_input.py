@@ -29,7 +29,7 @@ def refused(tmp_path: Path, capsys: Captured) -> Any:
     def run(*arguments: object, out: Path | None = None) -> str:
         given = [str(argument) for argument in arguments]
         folder = out or tmp_path / "out"
-        code = main(["profile", *given, "--out", str(folder)])
+        code = main(["profile", "--out", str(folder), *given])
         captured = capsys.readouterr()
         assert code == 2, captured
         assert "Traceback" not in captured.err and "report it as a bug" not in captured.err
@@ -216,6 +216,11 @@ def test_what_a_script_decides_by_itself_is_refused(
     refused: Any, script: Path, arguments: list[str], told: str
 ) -> None:
     assert told in refused(script, *arguments)
+
+
+def test_a_module_is_a_script_too(refused: Any) -> None:
+    told = refused("-m", "package.train", "--batch-size", 4, "--", "--batch-size", 8)
+    assert "--batch-size would have no effect" in told
 
 
 def test_a_script_that_is_not_there_is_told(refused: Any, tmp_path: Path) -> None:
