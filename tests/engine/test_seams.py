@@ -104,6 +104,20 @@ def noting(method: Any, calls: list[Any]) -> Any:
     return call
 
 
+def test_an_optimizer_that_calls_its_parents_step_takes_one_step(installed: Switchboard) -> None:
+    class Wrapping(torch.optim.SGD):
+        def step(self, closure: Any = None) -> Any:  # type: ignore[override]
+            return super().step(closure)
+
+    weight = torch.nn.Parameter(torch.ones(1))
+    weight.grad = torch.ones(1)
+    torch.optim.SGD([weight], lr=0.5)  # PyTorch hooks the step of a class when it is first used
+    wrapping = Wrapping([weight], lr=0.5)
+    wrapping.step()
+    assert installed.steps == 1
+    assert wrapping.param_groups[0]["lr"] == 0.5 and weight.item() == 1.0
+
+
 def test_a_script_may_not_start_workers_of_its_own(installed: Switchboard) -> None:
     import torch.multiprocessing as mp
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import runpy
 import socket
 import subprocess
 import sys
@@ -14,14 +15,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import torch
 
 import stash
-from launch.running import assert_no_orphans, temporary_files_in
-from stash.launch.api import Measured, measure
+from launch.hosting import run_hosted_gang
+from launch.running import assert_no_orphans, start, temporary_files_in
+from stash.launch.api import measure
 from stash.launch.request import Request
 from stash.launch.supervise import Event
 from stash.results.profile import Profile
 from stash.results.recording import Round
+from stash.workloads.torchvision_ops import install_import_hook
 
 pytestmark = pytest.mark.gang
 
@@ -60,20 +64,6 @@ def folder() -> Iterator[Path]:
         os.chdir(before)
 
 
-def run(folder: Path, script: Path, *arguments: str, **options: object) -> Measured:
-    request = Request(
-        workload=str(script),
-        script_arguments=arguments,
-        nproc_per_node=2,
-        out=folder / "out",
-        **{"max_rounds": 2, **options},  # type: ignore[arg-type]
-    )
-    with temporary_files_in(folder):
-        measured = measure(request)
-    assert_no_orphans(folder)
-    return measured
-
-
 def test_the_table_tells_of_every_example() -> None:
     scripts = {path.name for path in EXAMPLES.glob("*.py")} - {"own_workload.py"}
     assert {row.script for row in table()} == scripts
@@ -81,15 +71,15 @@ def test_the_table_tells_of_every_example() -> None:
 
 @pytest.mark.parametrize("row", table(), ids=lambda row: f"{row.script} {row.arguments}".strip())
 def test_every_example_is_measured_as_the_table_says(row: Row, folder: Path) -> None:
-    measured = run(folder, EXAMPLES / row.script, *row.arguments.split())
-    profile = measured.profile
-    assert measured.exit_code == 0 and profile.run.stopped_because == "rounds"
+    script = str(EXAMPLES / row.script)
+    profile = run_hosted_gang(folder, script, *row.arguments.split())
+    assert profile.run.stopped_because == "rounds"
     assert set(profile.steps) == row.steps
     assert set(profile.stalls) == row.stalls
     limits = {"feed", "exchange", "own collectives", "other loaders", "batches in place"}
     warned = {check.name for check in profile.checks if check.status == "warn"}
     assert warned & limits == row.checks
-    assert profile.workload.name == row.script and profile.machine.workers == 2
+    assert profile.machine.workers == 2
     EXPECTED.get(row.script, lambda profile: None)(profile)
 
 
@@ -113,17 +103,6 @@ EXPECTED = {
     "imagenet_style.py": _leaves_no_checkpoint,
 }
 
-#: Runs every example in turn, in the same two processes, each with a meeting place of its own.
-PLAINLY = """
-import os, runpy, sys
-from stash.workloads.torchvision_ops import install_import_hook
-install_import_hook()  # all of Stash in here: torchvision can be imported beside a CPU-only torch
-os.environ["TORCHELASTIC_USE_AGENT_STORE"] = "False"
-for port, script, *arguments in {runs}:
-    os.environ["MASTER_PORT"] = str(port)
-    sys.argv = [script, *arguments]
-    runpy.run_path(script, run_name="__main__")
-"""
 SHORT = {
     "plain_ddp.py": ["--epochs", "1"],
     "imagenet_style.py": ["photos", "--epochs", "1"],
@@ -137,26 +116,28 @@ SHORT = {
 }
 
 
-def free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
+def run_plainly(folder: Path, rank: int, ports: list[int]) -> None:
+    """Every example in turn, in one of two workers; Stash only mends the import of torchvision."""
+    torch.set_num_threads(1)
+    install_import_hook()
+    os.chdir(folder)
+    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2", LOCAL_WORLD_SIZE="2")
+    for port, (name, arguments) in zip(ports, SHORT.items(), strict=True):
+        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+        sys.argv = [str(EXAMPLES / name), *arguments]
+        runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 def test_every_example_runs_without_stash(folder: Path) -> None:
-    ports = free_ports(len(SHORT))
-    runs = [
-        [port, str(EXAMPLES / name), *arguments]
-        for port, (name, arguments) in zip(ports, SHORT.items(), strict=True)
-    ]
-    (folder / "plainly.py").write_text(PLAINLY.format(runs=runs))
-    done = subprocess.run(
-        [*TORCHRUN, "plainly.py"], cwd=folder, capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("loss") >= len(runs)
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in SHORT]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        ports = [one.getsockname()[1] for one in sockets]
+    workers = [start(run_plainly, folder, rank, ports, folder=folder) for rank in range(2)]
+    for worker in workers:
+        assert worker.wait(90) == 0, worker.errors
+    assert workers[0].output.count("loss") >= len(SHORT)
     assert (folder / "checkpoints" / "model_best.pth.tar").exists()
     assert set(SHORT) == {row.script for row in table()}
 

@@ -114,7 +114,7 @@ def _plan(options: argparse.Namespace) -> Plan:
         half_width=options.half_width,
         max_rounds=options.max_rounds,
         max_seconds=options.max_minutes * 60.0,
-        workload=options.arguments[0],
+        workload=Path(options.arguments[0]).name,
         data="" if options.data is None else str(options.data),
         data_folder=None if options.data is None else str(options.data.absolute()),
         device="cuda" if cuda else "cpu",

@@ -112,6 +112,7 @@ class _Worker:
     def _fail(self, message: str, detail: str) -> NoReturn:
         """Tell the launcher; it names the worker and shows its last lines."""
         rank = os.environ.get("RANK", "0")
+        message = message.rstrip(".")
         error = {"rank": int(rank), "message": message[:4000], "traceback": detail[-20000:]}
         with contextlib.suppress(OSError):
             (self._run_folder / f"error-{rank}.json").write_text(json.dumps(error))

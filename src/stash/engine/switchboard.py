@@ -72,7 +72,8 @@ class Switchboard:
         self._story: Iterator[None] | None = None
         self._telemetry: Telemetry | None = None
         self._recorder: Recorder | None = None
-        self._held_rates: dict[int, list[Any]] = {}
+        # By optimizer; a step that calls another step of the same one is hooked twice.
+        self._held_rates: dict[int, list[list[Any]]] = {}
         self._natural_batches = 0  # of other loaders, since measuring began
 
     # What the seams tell.
@@ -110,18 +111,21 @@ class Switchboard:
 
     def step_begins(self, optimizer: torch.optim.Optimizer) -> None:
         """Hold the learning rate at zero: the same work, and weights that never drift apart."""
-        rates = self._held_rates[id(optimizer)] = [g.get("lr") for g in optimizer.param_groups]
+        rates = [group.get("lr") for group in optimizer.param_groups]
+        self._held_rates.setdefault(id(optimizer), []).append(rates)
         for group, rate in zip(optimizer.param_groups, rates, strict=True):
             if rate is not None:
                 group["lr"] = torch.zeros_like(rate) if isinstance(rate, torch.Tensor) else 0.0
 
     def step_ended(self, optimizer: torch.optim.Optimizer) -> None:
         """An optimizer has stepped: give the rates back, then let the story go on."""
-        rates = self._held_rates.pop(id(optimizer))
+        held = self._held_rates[id(optimizer)]
+        rates = held.pop()
         for group, rate in zip(optimizer.param_groups, rates, strict=True):
             if rate is not None:
                 group["lr"] = rate
-        self.iteration_ended(optimizer)
+        if not held:
+            self.iteration_ended(optimizer)
 
     def iteration_ended(self, optimizer: torch.optim.Optimizer) -> None:
         """Also where a step was skipped: a gradient scaler found an overflow."""
