@@ -10,12 +10,14 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
 
 import stash
 from launch.hosting import run_hosted_gang
@@ -116,10 +118,18 @@ SHORT = {
 }
 
 
+def destroy_quietly(destroy: Callable[[], None] = dist.destroy_process_group) -> None:
+    """While gloo's threads are idle: with torch 2.13 they may wait for the interpreter for ever."""
+    dist.barrier()
+    time.sleep(0.2)
+    destroy()
+
+
 def run_plainly(folder: Path, rank: int, ports: list[int]) -> None:
     """Every example in turn, in one of two workers; Stash only mends the import of torchvision."""
     torch.set_num_threads(1)
     install_import_hook()
+    dist.destroy_process_group = destroy_quietly
     os.chdir(folder)
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2", LOCAL_WORLD_SIZE="2")
     for port, (name, arguments) in zip(ports, SHORT.items(), strict=True):
