@@ -25,7 +25,7 @@ def profile(
     ],
     arguments: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[-- ARGUMENTS...]", help="The script's own arguments."),
+        typer.Argument(metavar="-- ARGUMENTS", help="The script's own arguments."),
     ] = None,
     module: Annotated[
         bool, typer.Option("-m", help="WORKLOAD is a module to run as a script, as python -m does.")
