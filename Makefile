@@ -17,7 +17,7 @@ $(STAMP): pyproject.toml constraints.txt
 
 # What tests, checks and benchmarks want beside that.
 $(TOOLS): $(STAMP)
-	$(BIN)/pip install -q -c constraints.txt -e '.[nlp,report,parquet,tensorboard,mlflow,wandb,browser,bench,dev]'
+	$(BIN)/pip install -q -c constraints.txt -e '.[nlp,examples,report,parquet,tensorboard,mlflow,wandb,browser,bench,dev]'
 	touch $(TOOLS)
 
 profile: setup

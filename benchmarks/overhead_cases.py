@@ -36,7 +36,13 @@ def device_of(case: str) -> str:
 
 def build(case: str) -> Case:
     """A case by its name."""
-    return {"emulated": _emulated, "conv": _conv, "tiny-layers": _tiny_layers}[case]()
+    builders = {
+        "emulated": _emulated,
+        "conv": _conv,
+        "tiny-layers": _tiny_layers,
+        "idle": _conv,
+    }
+    return builders[case]()
 
 
 def _emulated() -> Case:

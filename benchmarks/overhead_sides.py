@@ -25,7 +25,9 @@ from torch.utils.data import DataLoader
 
 from stash.engine import seams
 from stash.engine.feed import Feeds, Window
+from stash.engine.observe import Loop
 from stash.engine.plan import Plan
+from stash.engine.sources import LoaderSource
 from stash.engine.switchboard import Switchboard
 from stash.results.steps import STEP_BY_NAME
 
@@ -61,9 +63,13 @@ def make_sides(name: str, peer: str | None, folder: Path) -> tuple[dict[str, Sid
     board = Switchboard(plan, folder, DataLoader.__iter__)
     uninstall = seams.install(board)
     dist.init_process_group("gloo")
-    plain = dist.new_group(backend="gloo")
+    plain = dist.distributed_c10d.new_group(backend="gloo")  # not the one that can be switched
     case = build(name)
-    sides = {"bare": _bare(case, plain, board), "engine": _engine(case, board, folder)}
+    if name == "idle":
+        sides = {"bare": _loading(case, plain, board), "engine": _idle(case, board)}
+    else:
+        sides = {"bare": _bare(case, plain, board), "engine": _engine(case, board, folder)}
+    board._observer.close()
     uninstall()  # the hooks are put back around the engine's own blocks
     if peer is not None:
         sides[peer] = _peer(peer, sides["bare"], folder)
@@ -79,26 +85,46 @@ def _bare(case: Case, group: Any, board: Switchboard) -> Side:
 def _engine(case: Case, board: Switchboard, folder: Path) -> Side:
     """The engine as it is inside a `node` block: its own feed, a story that yields and yields."""
     model = DistributedDataParallel(case.make_model(), **case.settings)
-    board.loader_used(case.loader)
+    optimizer = case.make_optimizer(model.parameters())
+    board._loop = Loop(optimizer, (optimizer,), case.loader, 1, 0, "fp32", None, True, ())
     board._story = itertools.repeat(None)
-    board._feeds = Feeds(
-        case.loader,
-        board._device,
-        run_folder=folder,
-        data_folder=None,
-        iterate=board.iterate,
-    )
+    source = LoaderSource(case.loader, board.iterate)
+    board._feeds = Feeds(source, board._device, run_folder=folder, data_folder=None)
     board._feeds.use_window(Window(1, len(case.loader) - 1, 0))
     board.set(STEP_BY_NAME["node"])
+    batches = seams._Fed(case.loader, board, board.iterate)
+    return Side(model, optimizer, batches, case.loss, around_block=_hooked(board))
 
+
+def _loading(case: Case, group: Any, board: Switchboard) -> Side:
+    """A bare loop over its own loader."""
+    model = DistributedDataParallel(case.make_model(), process_group=group, **case.settings)
+    batches = _endless(lambda: board.iterate(case.loader))
+    return Side(model, case.make_optimizer(model.parameters()), batches, case.loss)
+
+
+def _idle(case: Case, board: Switchboard) -> Side:
+    """A script before anything is switched: its own loader and rates, through all seams."""
+    model = DistributedDataParallel(case.make_model(), **case.settings)
+    board.step_begins = board.step_ended = lambda optimizer: None  # type: ignore[method-assign]
+    batches = _endless(lambda: seams._Fed(case.loader, board, board.iterate))
+    optimizer = case.make_optimizer(model.parameters())
+    return Side(model, optimizer, batches, case.loss, around_block=_hooked(board))
+
+
+def _hooked(board: Switchboard) -> Around:
     @contextmanager
     def hooked() -> Iterator[None]:
         with ExitStack() as stack:
             seams._install_hooks(board, stack)
             yield
 
-    optimizer = case.make_optimizer(model.parameters())
-    return Side(model, optimizer, iter(case.loader), case.loss, around_block=hooked)
+    return hooked
+
+
+def _endless(begin: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+    while True:
+        yield from begin()
 
 
 def _peer(peer: str, bare: Side, folder: Path) -> Side:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from stash.engine.own_feed import feed as feed
     from stash.errors import StashError as StashError
     from stash.launch.api import load as load
     from stash.launch.api import profile as profile
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 _PUBLIC = {
     "StashError": "stash.errors",
+    "feed": "stash.engine.own_feed",
     "Profile": "stash.results.profile",
     "load": "stash.launch.api",
     "profile": "stash.launch.api",

@@ -21,6 +21,7 @@ from torch.utils.data import (
 
 from stash.engine.devices import Cpu
 from stash.engine.feed import Feeds, Window
+from stash.engine.sources import IteratorSource, LoaderSource, Source
 from stash.results.steps import Feed
 
 WINDOW = Window(lead=2, timed=4, tail=2)
@@ -57,14 +58,18 @@ Make = Callable[..., Feeds]
 def make(tmp_path: Path) -> Iterator[Make]:
     made: list[Feeds] = []
 
-    def make_feeds(loader: DataLoader[Any], data_folder: Path | None = None) -> Feeds:
+    def make_feeds(origin: Any, data_folder: Path | None = None, per_iteration: int = 1) -> Feeds:
+        loaded = isinstance(origin, DataLoader)
+        source: Source = (
+            LoaderSource(origin, DataLoader.__iter__) if loaded else IteratorSource(origin)
+        )
         made.append(
             Feeds(
-                loader,
+                source,
                 Cpu(),
                 run_folder=tmp_path / "run",
                 data_folder=data_folder,
-                iterate=DataLoader.__iter__,
+                per_iteration=per_iteration,
             )
         )
         return made[-1]
@@ -150,7 +155,7 @@ def test_the_scripts_own_loader_is_left_as_it_was(make: Make) -> None:
     feeds = make(loader)
     feeds.use_window(WINDOW)
     visited(feeds, 3)
-    assert loader.sampler is sampler and feeds.loader is loader
+    assert loader.sampler is sampler and feeds.source.origin is loader
     assert sorted(flat(torch.cat(list(loader)))) == list(range(64))
 
 
@@ -291,3 +296,64 @@ def test_the_scripts_random_numbers_do_not_depend_on_how_often_a_block_ran(make:
     torch.manual_seed(0)
     visited(feeds, 8)
     assert torch.rand(1) == expected
+
+
+@pytest.mark.parametrize(("workers", "per_iteration", "unit"), [(4, 1, 4), (4, 2, 2), (3, 2, 3)])
+def test_blocks_are_whole_bursts_also_where_an_iteration_takes_several_batches(
+    make: Make, workers: int, per_iteration: int, unit: int
+) -> None:
+    feeds = make(
+        DataLoader(Numbers(), batch_size=2, num_workers=workers), per_iteration=per_iteration
+    )
+    assert feeds.unit == unit
+    assert feeds.unit * per_iteration % workers == 0
+    assert feeds.prefetched * per_iteration >= 2 * workers
+
+
+def test_an_accumulating_loop_has_windows_in_iterations(make: Make) -> None:
+    feeds = make(DataLoader(Numbers(), batch_size=2, num_workers=1), per_iteration=3)
+    assert feeds.available_batches() == 64 // 2 // 3
+    feeds.use_window(Window(lead=1, timed=2, tail=1))
+    assert feeds.batch_size == 6 and feeds.replay_batches == 2 * 3
+    # The timed part: batches 3 to 8 of two samples each.
+    assert list(chain(*replayed(feeds, 6))) == list(range(6, 18))
+    assert list(chain(*visited(feeds, 12))) == list(range(24))
+    count, seconds = feeds.seconds_to_prepare()
+    assert count == 4 - feeds.unit and seconds > 0
+
+
+def test_an_iterator_goes_on_and_begins_again_where_it_can(make: Make) -> None:
+    feeds = make([torch.tensor([i]) for i in range(10)])
+    feeds.use_window(WINDOW)
+    assert visited(feeds, 4) == [[8], [9], [0], [1]]
+    assert replayed(feeds, 5) == [[2], [3], [4], [5], [2]]
+    assert feeds.available_batches() is None and feeds.unit == 1 and feeds.prefetched == 0
+
+
+def test_an_iterator_that_cannot_begin_again_ends_the_loop(make: Make) -> None:
+    feeds = make(iter([torch.tensor([i]) for i in range(9)]))
+    feeds.use_window(WINDOW)
+    feeds.switch(Feed.WARM)
+    feeds.open()
+    feeds.next_batch()
+    with pytest.raises(StopIteration):
+        feeds.next_batch()
+
+
+def test_batches_that_are_written_to_are_noticed(make: Make) -> None:
+    feeds = make(DataLoader(Numbers(), batch_size=4))
+    feeds.use_window(WINDOW)
+    batch = feeds.next_batch()
+    batch + 1
+    assert not feeds.changed_in_place
+    batch.add_(1)
+    assert feeds.changed_in_place
+
+
+def test_a_loader_built_anew_over_the_same_data_is_the_same_source() -> None:
+    data = Numbers()
+    source = LoaderSource(DataLoader(data, batch_size=4), DataLoader.__iter__)
+    assert source.is_same(DataLoader(data, batch_size=4, shuffle=True))
+    assert not source.is_same(DataLoader(Numbers(), batch_size=4))
+    with torch.no_grad():  # an evaluation on the training data
+        assert not source.is_same(DataLoader(data, batch_size=4))

@@ -114,9 +114,10 @@ def test_a_stream_shorter_than_a_block_is_measured_too(tmp_path: Path) -> None:
         ("next(iterate()); raise KeyError('label')", "KeyError: 'label'"),
         ("model(1)", "TypeError"),
         (
-            "model.weight.grad = torch.ones(1, 4); optimizer.step()",
-            "took no batch from a torch DataLoader",
+            "while True:\n    model.weight.grad = torch.ones(1, 4); optimizer.step()",
+            "from no torch DataLoader",
         ),
+        ("for x, y in loader: model(x)", "without a single optimizer step"),
         ("import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'"),
         ("raise KeyboardInterrupt", "KeyboardInterrupt"),
     ],

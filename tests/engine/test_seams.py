@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from launch.running import start
 from stash.engine import seams
 from stash.engine.exchange import SwitchableGroup
 from stash.engine.switchboard import Switchboard
+from stash.errors import StashError
 
 
 @pytest.fixture
@@ -71,11 +73,75 @@ def test_an_iterator_still_knows_its_length_and_ends(installed: Switchboard) -> 
     assert len(values(loader)) == 5
 
 
-def test_a_step_without_a_loader_is_refused_in_words(installed: Switchboard) -> None:
+def overflowing(scale: float) -> tuple[torch.optim.Optimizer, Any]:
+    """An optimizer, and a scaler that has just found its gradients as large as this."""
+    weight = torch.nn.Parameter(torch.ones(1))
+    optimizer = torch.optim.SGD([weight], lr=0.5)
+    scaler = torch.amp.GradScaler("cpu")
+    scaler.scale((weight * scale).sum()).backward()  # type: ignore[no-untyped-call]
+    return optimizer, scaler
+
+
+@pytest.mark.parametrize(("scale", "stepped"), [(1.0, 1), (float("inf"), 0)])
+def test_a_step_that_the_gradient_scaler_skips_ends_an_iteration_too(
+    installed: Switchboard, monkeypatch: pytest.MonkeyPatch, scale: float, stepped: int
+) -> None:
+    ended: list[Any] = []
+    steps: list[Any] = []
+    end = installed.iteration_ended
+    monkeypatch.setattr(installed, "iteration_ended", lambda o: (ended.append(o), end(o)))
+    monkeypatch.setattr(torch.optim.SGD, "step", noting(torch.optim.SGD.step, steps))
+    optimizer, scaler = overflowing(scale)
+    scaler.step(optimizer)
+    assert ended == [optimizer] and len(steps) == stepped
+
+
+def noting(method: Any, calls: list[Any]) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        calls.append(args)
+        return method(*args, **kwargs)
+
+    return call
+
+
+def test_an_optimizer_that_calls_its_parents_step_takes_one_step(installed: Switchboard) -> None:
+    class Wrapping(torch.optim.SGD):
+        def step(self, closure: Any = None) -> Any:  # type: ignore[override]
+            return super().step(closure)
+
     weight = torch.nn.Parameter(torch.ones(1))
     weight.grad = torch.ones(1)
-    with pytest.raises(Exception, match="took no batch from a torch DataLoader"):
-        torch.optim.SGD([weight], lr=0.5).step()
+    torch.optim.SGD([weight], lr=0.5)  # PyTorch hooks the step of a class when it is first used
+    wrapping = Wrapping([weight], lr=0.5)
+    wrapping.step()
+    assert installed.steps == 1
+    assert wrapping.param_groups[0]["lr"] == 0.5 and weight.item() == 1.0
+
+
+def test_a_script_may_not_start_workers_of_its_own(installed: Switchboard) -> None:
+    import torch.multiprocessing as mp
+
+    with pytest.raises(StashError, match=r"torch\.multiprocessing\.spawn"):
+        mp.spawn(print, nprocs=2)
+
+
+def test_a_process_that_the_script_has_forked_is_left_alone(installed: Switchboard) -> None:
+    context = multiprocessing.get_context("fork")
+    answer = context.Queue()
+    child = context.Process(target=_train_in_child, args=(answer,))
+    child.start()
+    weight, batches = answer.get(timeout=30)
+    child.join(30)
+    assert weight == 0.5 and batches == [0, 1, 2, 3]
+    assert installed.steps == 0
+
+
+def _train_in_child(answer: Any) -> None:
+    weight = torch.nn.Parameter(torch.ones(1))
+    weight.grad = torch.ones(1)
+    torch.optim.SGD([weight], lr=0.5).step()
+    loader = DataLoader(TensorDataset(torch.arange(4)), batch_size=2)
+    answer.put((weight.item(), [int(i) for (batch,) in loader for i in batch]))
 
 
 def _make_groups(folder: Path, backend: dict[str, Any]) -> None:
@@ -96,6 +162,8 @@ def _make_groups(folder: Path, backend: dict[str, Any]) -> None:
         "real": [type(group._inner).__name__ for group in made],
         "default": isinstance(dist.group.WORLD, dist.ProcessGroup),
         "rank": dist.get_rank(),
+        "backend": dist.get_backend(),
+        "names": len({group.group_name for group in made}),
         "value": value.tolist(),
     }
     (folder / "found").write_text(json.dumps(found))
@@ -113,10 +181,12 @@ def test_whatever_backend_a_script_names_its_groups_go_through_the_switch(
     running = start(_make_groups, tmp_path, backend, folder=tmp_path)
     assert running.wait(30) == 0, running.errors
     found = json.loads((tmp_path / "found").read_text())
-    # The script's own gloo group is left alone.
+    # The script's own gloo group, too: it would hang where only one worker runs.
     assert found == {
-        "groups": 2,
-        "real": ["ProcessGroupGloo", "ProcessGroupGloo"],
+        "groups": 3,
+        "real": ["ProcessGroupGloo"] * 3,
+        "backend": "gloo",
+        "names": 3,
         "default": True,
         "rank": 0,
         "value": [1.0, 1.0],

@@ -19,6 +19,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import stash
 from stash.engine.devices import Cpu
 from stash.engine.feed import Feeds, Window
+from stash.engine.sources import LoaderSource
 from stash.results.steps import Feed
 
 COUNT_MESSAGES = Path(__file__).with_name("count_messages.py")
@@ -81,7 +82,8 @@ def test_replay_copies_nothing_to_the_device(
 ) -> None:
     device = CountingDevice()
     loader = DataLoader(TensorDataset(torch.arange(40.0)), batch_size=4)
-    made = feeds(loader, device, run_folder=tmp_path, data_folder=None, iterate=DataLoader.__iter__)
+    source = LoaderSource(loader, DataLoader.__iter__)
+    made = feeds(source, device, run_folder=tmp_path, data_folder=None)
     made.use_window(Window(1, 3, 0))
     made.switch(Feed.REPLAY)
     before = device.copies

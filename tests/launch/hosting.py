@@ -1,17 +1,21 @@
-"""Runs a script on the engine in a process of its own, without a gang."""
+"""Runs a script on the engine, alone or by two workers, without starting torchrun."""
 
 from __future__ import annotations
 
 import json
 import os
+import socket
 import sys
 import textwrap
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from engine.worlds import plan_of
 from launch.running import Running, processes_of, start
+from stash.results.assemble import Outcome, Recording, assemble
+from stash.results.profile import Profile
 from stash.results.recording import RecordingReader
 
 #: A plain training loop, for scripts that go on to use it.
@@ -61,8 +65,11 @@ class Hosted:
 
 
 def _run_host(folder: Path, arguments: list[str]) -> None:
+    import torch
+
     from stash.engine import host
 
+    torch.set_num_threads(1)
     os.chdir(folder)
     sys.path.insert(0, str(folder))  # as `python -m stash.engine.host` has it
     sys.argv = ["host", "--plan", str(folder / "plan.json"), *arguments]
@@ -80,6 +87,39 @@ def run_hosted(folder: Path, *arguments: str, **options: Any) -> Hosted:
     code = running.wait(40)
     assert not processes_of(folder)
     return Hosted(code, folder, running.output + running.errors)
+
+
+def run_hosted_gang(folder: Path, *arguments: str, **options: Any) -> Profile:
+    """Two workers of a gang as torchrun would start them, and the profile of what they record."""
+    plan = plan_of(**{"max_rounds": 2, **options})
+    (folder / "plan.json").write_text(plan.model_dump_json())
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    workers = [
+        start(
+            _run_host,
+            folder,
+            list(arguments),
+            folder=folder,
+            environment={
+                "RANK": str(rank),
+                "LOCAL_RANK": str(rank),
+                "WORLD_SIZE": "2",
+                "LOCAL_WORLD_SIZE": "2",
+                "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": port,
+            },
+        )
+        for rank in range(2)
+    ]
+    for worker in workers:
+        assert worker.wait(90) == 0, worker.output + worker.errors
+    assert not processes_of(folder)
+    recording = Recording()
+    recording.add(RecordingReader(folder / "recording.jsonl").new_events())
+    created = datetime.now(timezone.utc)
+    return assemble(recording, Outcome(id="0" * 8, created=created, half_width_asked=0.03))
 
 
 def write(folder: Path, *parts: str, name: str = "train_me.py") -> Path:

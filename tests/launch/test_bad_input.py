@@ -29,7 +29,7 @@ def refused(tmp_path: Path, capsys: Captured) -> Any:
     def run(*arguments: object, out: Path | None = None) -> str:
         given = [str(argument) for argument in arguments]
         folder = out or tmp_path / "out"
-        code = main(["profile", *given, "--out", str(folder)])
+        code = main(["profile", "--out", str(folder), *given])
         captured = capsys.readouterr()
         assert code == 2, captured
         assert "Traceback" not in captured.err and "report it as a bug" not in captured.err
@@ -193,3 +193,51 @@ def test_a_failure_in_a_worker_is_told_with_its_rank_and_its_last_lines(
     assert "tiny.py" in lines and 'raise FileNotFoundError("weights.pt")' in lines
     assert "nothing was saved" in told and "All logs: " in told
     assert_no_orphans(tmp_path)
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    path = tmp_path / "train.py"
+    path.write_text("raise SystemExit('never started')")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--batch-size", "4"], "--batch-size would have no effect"),
+        (["--num-workers", "4", "--dtype", "bf16"], "--num-workers and --dtype would have no"),
+        (["--device", "emulated:v100"], "can be emulated"),
+        (["--data", "nowhere"], "there is no nowhere"),
+        (["--steps", "solo", "--nproc-per-node", "1"], "need two workers"),
+    ],
+)
+def test_what_a_script_decides_by_itself_is_refused(
+    refused: Any, script: Path, arguments: list[str], told: str
+) -> None:
+    assert told in refused(script, *arguments)
+
+
+def test_a_module_is_a_script_too(refused: Any) -> None:
+    told = refused("-m", "package.train", "--batch-size", 4, "--", "--batch-size", 8)
+    assert "--batch-size would have no effect" in told
+
+
+def test_a_script_that_is_not_there_is_told(refused: Any, tmp_path: Path) -> None:
+    assert f"There is no script {tmp_path / 'no.py'}" in refused(tmp_path / "no.py")
+
+
+def test_arguments_of_a_script_are_not_for_the_zoo(refused: Any) -> None:
+    assert "takes no arguments of its own" in refused("tinycnn", "--", "--epochs", "3")
+
+
+def test_a_scripts_arguments_reach_it_as_they_are(script: Path) -> None:
+    request = Request(
+        workload=str(script), script_arguments=("--lr", "0.1", "--", "-m"), nproc_per_node=1
+    )
+    prepared = prepare(request)
+    assert prepared.script_in(Path()) == (str(script), "--lr", "0.1", "--", "-m")
+    assert prepared.threads is None and prepared.plan.workload == "train.py"
+    module = prepare(replace(request, workload="package.train", is_module=True))
+    assert module.script_in(Path()) == ("-m", "package.train", "--lr", "0.1", "--", "-m")
+    assert module.plan.workload == "package.train"

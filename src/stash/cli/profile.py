@@ -18,8 +18,18 @@ if TYPE_CHECKING:
 def profile(
     workload: Annotated[
         str,
-        typer.Argument(help="A model of the zoo (resnet18, bert-large, ...) or file.py:factory."),
+        typer.Argument(
+            help="A model of the zoo (resnet18, bert-large, ...), a training script (train.py), "
+            "or file.py:factory."
+        ),
     ],
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="-- ARGUMENTS", help="The script's own arguments."),
+    ] = None,
+    module: Annotated[
+        bool, typer.Option("-m", help="WORKLOAD is a module to run as a script, as python -m does.")
+    ] = False,
     nproc_per_node: Annotated[
         int | None, typer.Option(help="Workers; by default one per GPU, or one per core without.")
     ] = None,
@@ -27,7 +37,11 @@ def profile(
         str | None, typer.Option(help="Samples per worker and iteration, or `max`.")
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(help="Image folder or token file; generated where not given.")
+        Path | None,
+        typer.Option(
+            help="Image folder or token file; generated where not given. "
+            "For a script: what it reads, where that cannot be seen."
+        ),
     ] = None,
     num_workers: Annotated[
         int | None, typer.Option(help="Loader workers per worker, as in torch's DataLoader.")
@@ -35,7 +49,9 @@ def profile(
     device: Annotated[
         str | None, typer.Option(help="cpu, cuda, or emulated:<gpu> such as emulated:v100.")
     ] = None,
-    dtype: Annotated[str, typer.Option(help="fp32, amp or bf16.")] = "fp32",
+    dtype: Annotated[
+        str | None, typer.Option(help="fp32 (default), amp or bf16; a script decides by itself.")
+    ] = None,
     steps: Annotated[
         str | None, typer.Option(help="Only these steps, such as solo,node,warm.")
     ] = None,
@@ -61,6 +77,13 @@ def profile(
         str | None,
         typer.Option(help="Worker counts to profile one after the other, such as 1,2,4."),
     ] = None,
+    protect: Annotated[
+        list[Path] | None,
+        typer.Option(help="A folder of the script's output (checkpoints) to leave as it was."),
+    ] = None,
+    keep_tracking: Annotated[
+        bool, typer.Option(help="Leave the script's experiment trackers on.")
+    ] = False,
     seed: Annotated[int, typer.Option(help="For the order of blocks.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for the profile.")] = Path("stash-profiles"),
     as_json: Annotated[
@@ -72,6 +95,8 @@ def profile(
 
     request = Request(
         workload=workload,
+        is_module=module,
+        script_arguments=tuple(arguments or ()),
         nproc_per_node=nproc_per_node,
         batch_size=_batch(batch_size),
         data=data,
@@ -87,6 +112,8 @@ def profile(
         timeout_seconds=timeout,
         price_usd_per_hour=price_usd_per_hour,
         seed=seed,
+        keep_tracking=keep_tracking,
+        protect=tuple(protect or ()),
         out=out,
     )
     if sweep is None:
@@ -130,7 +157,10 @@ def _alike_at_every_count(request: Request, most: int) -> Request:
     """Threads and loader workers as at the largest count: otherwise unlike workers are compared."""
     from stash.hardware.machine import usable_cores
     from stash.launch.request import default_loaders
+    from stash.launch.script import is_script
 
+    if is_script(request):
+        return request  # it decides by itself
     cores = usable_cores()
     loaders = request.num_workers
     if loaders is None:

@@ -47,6 +47,23 @@ class _Completed(dist.Work):
         return self._future
 
 
+class _Watched:
+    """The real group, with every collective told to whoever watches."""
+
+    def __init__(self, real: Any, note: Callable[[str], None]) -> None:
+        self.real = real
+        self._note = note
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self.real, name)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self._note(name.strip("_").removesuffix("_base"))
+            return method(*args, **kwargs)
+
+        return call
+
+
 class SwitchableGroup(dist.ProcessGroup):
     """Forwards every collective to the real group while exchange is on."""
 
@@ -57,6 +74,23 @@ class SwitchableGroup(dist.ProcessGroup):
         self._size = size
         self.on = True
         self._handles: deque[_Completed] = deque(maxlen=HANDLES_KEPT)
+        self._name = ""
+
+    # PyTorch keeps a group's name in its backends, of which this one has none. Device meshes, and
+    # with them FSDP2, ask for it.
+
+    def _set_group_name(self, name: str) -> None:
+        self._name = name
+
+    @property
+    def group_name(self) -> str:
+        """The name under which PyTorch has registered this group."""
+        return self._name
+
+    def watch(self, note: Callable[[str], None] | None) -> None:
+        """Tell the name of every collective that passes; none to stop."""
+        real = self._inner.real if isinstance(self._inner, _Watched) else self._inner
+        self._inner = real if note is None else _Watched(real, note)
 
     def _completed(self, result: Sequence[torch.Tensor]) -> _Completed:
         handle = _Completed(result)

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import psutil
 import torch
-from torch.utils.data import IterableDataset
 
 from stash import __version__
-from stash.engine import pagecache
+from stash.engine import limits, pagecache
 from stash.engine.devices import Device
-from stash.engine.feed import Feeds
+from stash.engine.feed import Feeds, Unfed
 from stash.engine.gang import Gang
+from stash.engine.observe import Loop
 from stash.engine.plan import UNREADABLE, Plan
 from stash.hardware import nvml
 from stash.hardware.machine import available_memory_bytes, this_machine
@@ -35,12 +35,12 @@ def gather_facts(
     gang: Gang,
     device: Device,
     feeds: Feeds,
-    optimizer: torch.optim.Optimizer,
+    loop: Loop,
     calibration: Calibration,
     rates: tuple[Rate | None, Rate | None],
 ) -> Facts:
     """Everything about a launch that does not change from round to round."""
-    workload = _workload(plan, feeds, optimizer)
+    workload = _workload(plan, feeds, loop)
     machine = _machine(plan, gang, device)
     return Facts(
         launch=plan.launch,
@@ -49,7 +49,10 @@ def gather_facts(
         calibration=calibration,
         preprocessing=rates[0],
         storage=rates[1],
-        checks=tuple(_checks(workload, machine, feeds, calibration, plan)),
+        checks=(
+            *limits.checks_of(loop, gang.size),
+            *_checks(workload, machine, feeds, calibration, plan),
+        ),
     )
 
 
@@ -72,40 +75,38 @@ def unreadable_check(run_folder: Path) -> tuple[Check, ...]:
     )
 
 
-def _workload(plan: Plan, feeds: Feeds, optimizer: torch.optim.Optimizer) -> WorkloadFacts:
+def _workload(plan: Plan, feeds: Feeds, loop: Loop) -> WorkloadFacts:
     accelerator = emulated.current()
-    trained = [p for group in optimizer.param_groups for p in group["params"]]
-    parameters = sum(p.numel() for p in trained)
-    gradient_bytes = sum(p.numel() * p.element_size() for p in trained)
+    trained = {id(p): p for o in loop.optimizers for g in o.param_groups for p in g["params"]}
+    parameters = sum(p.numel() for p in trained.values())
+    gradient_bytes = sum(p.numel() * p.element_size() for p in trained.values())
     if accelerator is not None:  # its own tensors may be scaled down
         parameters, gradient_bytes = accelerator.parameters, accelerator.gradient_bytes
-    dataset = feeds.loader.dataset
-    endless = isinstance(dataset, IterableDataset)
     return WorkloadFacts(
         name=plan.workload,
         parameters=parameters,
         gradient_bytes=gradient_bytes,
-        optimizer=type(optimizer).__name__,
+        optimizer=type(loop.optimizer).__name__,
         batch_per_worker=feeds.batch_size,
-        samples=None if endless else _length(dataset),
+        samples=feeds.source.samples(),
         iterations_per_epoch=feeds.available_batches(),
-        data=plan.data,
+        data=plan.data or _data_of(loop),
         data_bytes=_data_bytes(feeds),
-        loader_workers=feeds.loader.num_workers,
-        dtype=plan.dtype,
+        loader_workers=feeds.source.loader_workers,
+        dtype=plan.dtype or loop.dtype,
     )
 
 
-def _length(dataset: object) -> int | None:
-    try:
-        return len(dataset)  # type: ignore[arg-type]
-    except TypeError:
-        return None
+def _data_of(loop: Loop) -> str:
+    """The class of the script's data set, where nobody has named a folder."""
+    if loop.origin is None:
+        return "the script's own"
+    return type(getattr(loop.origin, "dataset", loop.origin)).__name__
 
 
 def _data_bytes(feeds: Feeds) -> int | None:
     """The whole data set's size, from the mean size of the window's samples."""
-    samples = _length(feeds.loader.dataset)
+    samples = feeds.source.samples()
     window_samples = feeds.window.batches * feeds.batch_size
     if not samples or not window_samples or not feeds.file_bytes or feeds.repeats:
         return None
@@ -244,6 +245,8 @@ def _data_checks(feeds: Feeds, calibration: Calibration) -> Iterable[Check]:
             "One epoch is shorter than a loader block, so samples repeat within it.",
             "Use more data or a smaller batch; until then read `fetch` as a lower bound.",
         )
+    if isinstance(feeds, Unfed):
+        return
     if not feeds.files:
         yield _warned(
             "data files",

@@ -1,15 +1,14 @@
 """The feed switch: the batches that the script's loader hands out, replayed or really loaded.
 
-Real feeds run the script's own data set, collation and worker settings over one fixed window of
-samples, the same every time, in a loader of our own whose queue is empty when a block starts.
+A real feed starts from an empty queue when a block starts, and reads one fixed window of samples
+where its source (engine/sources.py) can visit the same ones again.
 """
 
 from __future__ import annotations
 
-import contextlib
-import itertools
+import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +16,12 @@ from statistics import median
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, IterableDataset
 
 from stash.engine import pagecache
+from stash.engine.batches import bytes_of, first_dimension, shapes_of, versions_of
 from stash.engine.devices import Device
 from stash.engine.opens import OpenRecorder
+from stash.engine.sources import IteratorSource, Source
 from stash.results.steps import Feed
 from stash.workloads.workload import move
 
@@ -49,57 +49,56 @@ class Window:
 
 
 class Feeds:
-    """Hands out batches to the training loop, from wherever the current step wants them."""
+    """Hands out batches to the training loop, from wherever the current step wants them.
+
+    To the story, a batch is what one iteration takes: several of the source's own where the
+    script accumulates gradients.
+    """
 
     def __init__(
         self,
-        loader: DataLoader[Any],
+        source: Source,
         device: Device,
         *,
         run_folder: Path,
         data_folder: Path | None,
-        iterate: Callable[[DataLoader[Any]], Iterator[Any]],
+        per_iteration: int = 1,
     ) -> None:
-        self._loader = loader
+        self.source = source
         self._device = device
         self._run_folder = run_folder
         self._data_folder = data_folder
-        self._iterate = iterate
+        self._per_iteration = per_iteration
         self._replay: list[Any] = []
+        self._versions: list[int] = []
         self._staged: list[Any] = []
         self._next_replay = 0
-        self._twin: DataLoader[Any] | None = None
         self._live: Iterator[Any] | None = None
         self._feed = Feed.REPLAY
         self.files: tuple[Path, ...] = ()
         self.file_bytes = 0
         self.window = Window(0, 1, 0)
         self.shapes_vary = False
-        self.repeats = False  # whether the epoch is shorter than the window
-        self._epoch_indices: list[Any] = []
-        self._epoch_is_whole = False
+        self._began_again = False
 
     @property
     def unit(self) -> int:
         """Loader workers deliver in bursts of their number, so blocks are multiples of it."""
-        return max(1, self._loader.num_workers)
+        workers = max(1, self.source.loader_workers)
+        return workers // math.gcd(workers, self._per_iteration)
 
     @property
     def prefetched(self) -> int:
         """Batches that the loader works ahead."""
-        return self._loader.num_workers * (self._loader.prefetch_factor or 0)
+        return math.ceil(self.source.prefetched / self._per_iteration)
 
     @property
     def batch_size(self) -> int:
-        """Samples in one batch."""
-        if self._loader.batch_size is not None:
-            return self._loader.batch_size
-        return _first_dimension(self._replay[0]) if self._replay else 1
-
-    @property
-    def loader(self) -> DataLoader[Any]:
-        """The script's own loader."""
-        return self._loader
+        """Samples of one iteration."""
+        known = self.source.batch_size()
+        if known is None:
+            known = (first_dimension(self._replay[0]) or 1) if self._replay else 1
+        return known * self._per_iteration
 
     @property
     def replay_batches(self) -> int:
@@ -109,30 +108,42 @@ class Feeds:
     @property
     def persistent(self) -> bool:
         """Whether the script's loader keeps its workers from epoch to epoch."""
-        return bool(self._loader.persistent_workers)
+        return self.source.persistent
+
+    @property
+    def repeats(self) -> bool:
+        """Whether the epoch is shorter than the window."""
+        return self.source.repeats or self._began_again
+
+    @property
+    def changed_in_place(self) -> bool:
+        """Whether the script has written into batches that are replayed."""
+        return self._versions != versions_of(self._replay)
 
     def available_batches(self) -> int | None:
         """Batches of one epoch; none where the data has no end."""
-        if isinstance(self._loader.dataset, IterableDataset):
-            return None
-        try:
-            return len(self._loader)
-        except TypeError:
-            return None
+        known = self.source.batches()
+        return None if known is None else known // self._per_iteration
 
     def use_window(self, window: Window) -> None:
         """Fix the window; read it once, recording its batches and the files they come from."""
         self.close()
         self.window = window
-        opens = OpenRecorder(self._loader.worker_init_fn, self._run_folder, self._data_folder)
-        self.repeats = False
-        self._twin = self._make_twin(window, persistent=False, worker_init_fn=opens)
-        with opens.recording_here(self._loader.num_workers == 0):
-            batches = self._record(window)
+        self._began_again = False
+        inner = getattr(self.source.origin, "worker_init_fn", None)
+        opens = OpenRecorder(inner, self._run_folder, self._data_folder)
+        self.source.prepare(self._window_batches, persistent=False, opens=opens)
+        with opens.recording_here(self.source.loader_workers == 0):
+            batches = self._record()
         self.files = opens.files()
         self.file_bytes = pagecache.page_rounded_bytes(self.files)
-        self._keep_for_replay(batches, window)
-        self._twin = self._make_twin(window, persistent=True)
+        self._keep_for_replay(batches)
+        self.source.prepare(self._window_batches, persistent=True, opens=None)
+
+    @property
+    def _window_batches(self) -> int:
+        """In the source's own batches."""
+        return self.window.batches * self._per_iteration
 
     def switch(self, feed: Feed) -> None:
         """Choose where batches come from. A real feed is opened and drained around a block."""
@@ -159,30 +170,28 @@ class Feeds:
 
     def open(self) -> None:
         """Start the loader from an empty queue, at the first sample of the window."""
-        assert self._twin is not None
-        self._live = self._iterate(self._twin)
+        self._live = self.source.open()
 
     def drain(self) -> int:
         """Take what is left of the window, so that no worker is busy in the next block."""
         if self._live is None:
             return 0
-        endless = isinstance(self._loader.dataset, IterableDataset)
-        count = 0 if endless else sum(1 for _ in self._live)
+        count = 0 if self.source.is_endless else sum(1 for _ in self._live)
         self._live = None
         return count
 
     def close(self) -> None:
         """End the loader's worker processes."""
         self._live = None
-        self._twin = None
+        self.source.close()
 
     def seconds_to_start(self) -> float | None:
         """What fresh loader workers cost: their first batch against the same from running ones."""
-        if self._loader.num_workers == 0:
+        if self.source.loader_workers == 0:
             return None
         differences = []
         for _ in range(START_REPEATS):
-            self._twin = self._make_twin(self.window, persistent=True)
+            self.source.prepare(self._window_batches, persistent=True, opens=None)
             fresh, running = self._seconds_to_first_batch(), self._seconds_to_first_batch()
             differences.append(fresh - running)
         return median(differences)
@@ -190,11 +199,11 @@ class Feeds:
     def seconds_to_prepare(self) -> tuple[int, float]:
         """Batches and seconds of the loader alone, after the first burst has come."""
         self.open()
-        for _ in range(self.unit):
+        for _ in range(self.unit * self._per_iteration):
             self._next_loaded()
         began = time.perf_counter()
         count = self.window.batches - self.unit
-        for _ in range(count):
+        for _ in range(count * self._per_iteration):
             self._next_loaded()
         seconds = time.perf_counter() - began
         self.drain()
@@ -213,8 +222,7 @@ class Feeds:
         stored = sum(path.stat().st_size for path in self.files)
         samples = self.window.batches * self.batch_size
         if len(self.files) < samples:
-            with contextlib.suppress(TypeError):
-                samples = len(self._loader.dataset)  # type: ignore[arg-type]
+            samples = self.source.samples() or samples
         return max(1.0, stored / samples)
 
     def _next_loaded(self) -> Any:
@@ -222,7 +230,7 @@ class Feeds:
         try:
             return next(self._live)
         except StopIteration:  # a stream shorter than its block begins again, as in a script
-            self.repeats = True
+            self._began_again = True
             self.open()
             return next(self._live)
 
@@ -234,67 +242,48 @@ class Feeds:
         self.drain()
         return seconds
 
-    def _make_twin(
-        self, window: Window, *, persistent: bool, worker_init_fn: Any = None
-    ) -> DataLoader[Any]:
-        """A loader that differs from the script's own only in the samples that it visits."""
-        mine = self._loader
-        endless = isinstance(mine.dataset, IterableDataset)
-        settings: dict[str, Any] = {
-            "num_workers": mine.num_workers,
-            "collate_fn": mine.collate_fn,
-            "pin_memory": mine.pin_memory,
-            "timeout": mine.timeout,
-            "worker_init_fn": worker_init_fn or mine.worker_init_fn,
-            "generator": torch.Generator(),  # the script's own random numbers are left alone
-        }
-        if mine.num_workers > 0:
-            settings["multiprocessing_context"] = mine.multiprocessing_context
-            settings["prefetch_factor"] = mine.prefetch_factor
-            # An endless stream can only be left by ending its workers.
-            settings["persistent_workers"] = persistent and not endless
-        if endless:
-            return DataLoader(
-                mine.dataset, batch_size=mine.batch_size, drop_last=mine.drop_last, **settings
-            )
-        if mine.batch_sampler is not None:
-            batches = self._indices(mine.batch_sampler, window.batches)
-            return DataLoader(mine.dataset, batch_sampler=batches, **settings)
-        samples = self._indices(mine.sampler, window.batches)
-        return DataLoader(mine.dataset, batch_size=None, sampler=samples, **settings)
-
-    def _indices(self, sampler: Any, count: int) -> list[Any]:
-        """The first index lists of an epoch, remembered: later epochs would shuffle anew."""
-        if len(self._epoch_indices) < count and not self._epoch_is_whole:
-            self._epoch_indices = list(itertools.islice(sampler, count))
-            self._epoch_is_whole = len(self._epoch_indices) < count
-        known = self._epoch_indices
-        self.repeats = len(known) < count
-        return [known[i % len(known)] for i in range(count)]
-
-    def _record(self, window: Window) -> list[Any]:
+    def _record(self) -> list[Any]:
         """Read the window once, keeping as many batches as the device may hold."""
         self.open()
         kept: list[Any] = []
         budget = self._device.free_bytes() * REPLAY_MEMORY_FRACTION
-        for _ in range(window.batches):
+        for _ in range(self._window_batches):
             batch = self._next_loaded()
-            size = _bytes_of(batch)
+            size = bytes_of(batch)
             if not kept or (budget >= size and len(kept) < MAX_REPLAY_BATCHES):
                 kept.append(self._device.resident(batch))
                 budget -= size
         self.drain()
         return kept
 
-    def _keep_for_replay(self, batches: list[Any], window: Window) -> None:
-        timed = batches[window.lead : window.lead + window.timed]
+    def _keep_for_replay(self, batches: list[Any]) -> None:
+        first = self.window.lead * self._per_iteration
+        timed = batches[first : first + self.window.timed * self._per_iteration]
         self._replay = timed or batches
+        self._versions = versions_of(self._replay)
         self._staged = []
         self._next_replay = 0
-        self.shapes_vary = len({_shapes_of(batch) for batch in self._replay}) > 1
+        self.shapes_vary = len({shapes_of(batch) for batch in self._replay}) > 1
 
     def _host_replay(self) -> list[Any]:
         return [move(batch, torch.device("cpu")) for batch in self._replay]
+
+
+class Unfed(Feeds):
+    """For a loop that makes its batches by itself: there is nothing to switch."""
+
+    def __init__(self, device: Device, *, run_folder: Path, batch_size: int) -> None:
+        super().__init__(IteratorSource(()), device, run_folder=run_folder, data_folder=None)
+        self._batch_size = batch_size
+
+    @property
+    def batch_size(self) -> int:
+        """As the model's inputs tell."""
+        return self._batch_size
+
+    def use_window(self, window: Window) -> None:
+        """Nothing can be recorded."""
+        self.window = window
 
 
 def _read(path: Path) -> int:
@@ -304,26 +293,3 @@ def _read(path: Path) -> int:
         while total < MAX_READ_BYTES and (chunk := file.read(1 << 20)):
             total += len(chunk)
     return total
-
-
-def _tensors_of(batch: Any) -> Iterator[torch.Tensor]:
-    if isinstance(batch, torch.Tensor):
-        yield batch
-    elif isinstance(batch, dict):
-        for value in batch.values():
-            yield from _tensors_of(value)
-    elif isinstance(batch, list | tuple):
-        for value in batch:
-            yield from _tensors_of(value)
-
-
-def _bytes_of(batch: Any) -> int:
-    return sum(tensor.numel() * tensor.element_size() for tensor in _tensors_of(batch))
-
-
-def _shapes_of(batch: Any) -> tuple[tuple[int, ...], ...]:
-    return tuple(tuple(tensor.shape) for tensor in _tensors_of(batch))
-
-
-def _first_dimension(batch: Any) -> int:
-    return next((tensor.shape[0] for tensor in _tensors_of(batch) if tensor.dim()), 1)

@@ -1,7 +1,10 @@
-"""Runs an unchanged training script on the engine: `python -m stash.engine.host --plan P x.py`.
+"""Runs an unchanged training script on the engine: one worker, from start to end.
 
-Pins the worker, installs the seams, runs the script as Python would, and tells the launcher how it
-ended: by the measurement's own end, by an error in the script, or before anything was measured.
+    python -m stash.engine.host --plan PLAN SCRIPT.py ARGUMENTS      (as the launcher does)
+    torchrun ... -m stash.engine.host [OPTIONS] SCRIPT.py ARGUMENTS  (a launch line of your own)
+
+Installs the seams, runs the script as Python would, and tells how it ended: by the measurement's
+own end, by an error in the script, or before anything was measured.
 """
 
 from __future__ import annotations
@@ -19,9 +22,11 @@ import sys
 import traceback
 from pathlib import Path
 from types import ModuleType
+from typing import NoReturn
 
 import psutil
 
+from stash.engine.direct import Direct, add_options
 from stash.engine.plan import Plan
 from stash.errors import StashError
 from stash.hardware.machine import this_machine
@@ -29,20 +34,21 @@ from stash.hardware.machine import this_machine
 PR_SET_PDEATHSIG = 1
 
 
-def main() -> int:
+def main() -> NoReturn:
     """One worker, from start to end."""
     options = _parse(sys.argv[1:])
-    plan = Plan.load(options.plan)
+    try:
+        direct = None if options.plan is not None else Direct.start(options)
+    except StashError as error:
+        sys.exit(f"stash: {error.message}")
+    plan = Plan.load(options.plan) if direct is None else direct.plan
+    run_folder = options.plan.parent if direct is None else direct.run_folder
     die_with_parent()
     faulthandler.register(signal.SIGUSR1, all_threads=False)  # the launcher asks: where are you?
     cores = this_machine().cores
     if plan.pin_cores:
         _pin(cores)
-    code = _run(plan, options.plan.parent, options)
-    _end_children()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)  # a script ended in the middle has threads and groups that would wait for more
+    _Worker(plan, run_folder, direct).run(options)
 
 
 def die_with_parent() -> None:
@@ -51,32 +57,76 @@ def die_with_parent() -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _run(plan: Plan, run_folder: Path, options: argparse.Namespace) -> int:
-    from torch.utils.data import DataLoader
+class _Worker:
+    """Runs the script, and leaves when the measurement is done or cannot go on."""
 
-    from stash.engine import seams
-    from stash.engine.switchboard import MeasurementDone, Switchboard
-    from stash.workloads import torchvision_ops
+    def __init__(self, plan: Plan, run_folder: Path, direct: Direct | None) -> None:
+        self._plan = plan
+        self._run_folder = run_folder
+        self._direct = direct
+        self._process = os.getpid()
 
-    torchvision_ops.install_import_hook()
-    switchboard = Switchboard(plan, run_folder, DataLoader.__iter__)
-    seams.install(switchboard)
-    try:
-        _run_script(options)
-    except MeasurementDone:
-        return 0
-    except SystemExit as ended:
-        return _fail(run_folder, f"the script called sys.exit({ended.code!r})", "")
-    except StashError as error:
-        return _fail(run_folder, error.message, "")
-    except BaseException as error:
-        text = traceback.format_exc()
+    def run(self, options: argparse.Namespace) -> NoReturn:
+        """As Python would run it; a script that comes to its end by itself was too short."""
+        from torch.utils.data import DataLoader
+
+        from stash.engine import seams, trackers
+        from stash.engine.switchboard import Switchboard
+        from stash.workloads import torchvision_ops
+
+        torchvision_ops.install_import_hook()
+        if not self._plan.keep_tracking:
+            trackers.switch_off(self._run_folder)
+        self._switchboard = Switchboard(
+            self._plan, self._run_folder, DataLoader.__iter__, leave=self._leave
+        )
+        seams.install(self._switchboard)
+        try:
+            _run_script(options)
+        except SystemExit as ended:
+            if os.getpid() != self._process:
+                raise  # a process that the script has forked ends in its own way
+            self._fail(f"the script called sys.exit({ended.code!r}), {self._how_far()}", "")
+        except BaseException as error:
+            if os.getpid() != self._process:
+                raise
+            self._leave(error)
+        self._fail(f"the script ended before the measurement was done, {self._how_far()}", "")
+
+    def _how_far(self) -> str:
+        steps = self._switchboard.steps
+        if not steps:
+            return "without a single optimizer step, which is what ends an iteration"
+        return f"after {steps} optimizer steps: give it more epochs or iterations by its own flags"
+
+    def _leave(self, error: BaseException | None) -> NoReturn:
+        """At once, from wherever the script is: no `finally` of its own saves a checkpoint."""
+        if error is None:
+            self._end(0, None)
+        if isinstance(error, StashError):
+            self._fail(error.message, "")
+        text = "".join(traceback.format_exception(error))
         print(text, file=sys.stderr)
-        return _fail(run_folder, f"{type(error).__name__}: {error}", text)
-    finally:
+        self._fail(f"{type(error).__name__}: {error}", text)
+
+    def _fail(self, message: str, detail: str) -> NoReturn:
+        """Tell the launcher; it names the worker and shows its last lines."""
+        rank = os.environ.get("RANK", "0")
+        message = message.rstrip(".")
+        error = {"rank": int(rank), "message": message[:4000], "traceback": detail[-20000:]}
+        with contextlib.suppress(OSError):
+            (self._run_folder / f"error-{rank}.json").write_text(json.dumps(error))
+        self._end(1, f"Worker {rank} failed: {message}.")
+
+    def _end(self, code: int, failure: str | None) -> NoReturn:
         with contextlib.suppress(Exception):
-            switchboard.close()
-    return _fail(run_folder, "the script ended before the measurement was done", "")
+            self._switchboard.close()
+        _end_children()
+        if self._direct is not None:
+            self._direct.end(failure)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)  # a script ended in the middle has threads and groups that wait for more
 
 
 def _run_script(options: argparse.Namespace) -> None:
@@ -95,15 +145,6 @@ def _run_file(path: Path) -> None:
     main_module.__dict__.update(__file__=str(path), __builtins__=builtins)
     sys.modules["__main__"] = main_module
     exec(compile(path.read_bytes(), str(path), "exec"), main_module.__dict__)
-
-
-def _fail(run_folder: Path, message: str, detail: str) -> int:
-    """Tell the launcher; it names the worker and shows its last lines."""
-    rank = os.environ.get("RANK", "0")
-    error = {"rank": int(rank), "message": message[:4000], "traceback": detail[-20000:]}
-    with contextlib.suppress(OSError):
-        (run_folder / f"error-{rank}.json").write_text(json.dumps(error))
-    return 1
 
 
 def _pin(usable: int) -> None:
@@ -130,12 +171,16 @@ def _end_children() -> None:
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="stash.engine.host", description=__doc__)
-    parser.add_argument("--plan", type=Path, required=True)
+    parser = argparse.ArgumentParser(prog="stash.engine.host", description=__doc__.split("\n")[0])
+    parser.add_argument("--plan", type=Path, help="written by `stash profile`")
+    add_options(parser)
     parser.add_argument("-m", dest="is_module", action="store_true", help="SCRIPT is a module")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="SCRIPT ...")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if not options.arguments:
+        parser.error("name the script to run, or a module after -m")
+    return options
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -27,9 +27,10 @@ class Plan(Model):
     workload: Name
     data: Text = ""
     data_folder: Text | None = None  # whose files `cold` may evict, where opens cannot be seen
-    dtype: Name = "fp32"
+    dtype: Name | None = None  # none: what the loop is seen to compute in
     device: Name = "cpu"
     pin_cores: bool = False
+    keep_tracking: bool = False  # whether experiment trackers of the script stay on
     instance: Text | None = None
     price_usd_per_hour: Quantity | None = None
     nodes: Positive = 1

@@ -12,16 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch.utils.data import DataLoader
 
 from stash.engine.devices import Device, open_device
 from stash.engine.exchange import SwitchableGroup
 from stash.engine.facts import gather_facts, unreadable_check
-from stash.engine.feed import Feeds
-from stash.engine.gang import Alone, DistributedGang, Gang
+from stash.engine.feed import Feeds, Unfed
+from stash.engine.gang import gather_gang
+from stash.engine.limits import evaluation_check, in_place_check, possible_steps
 from stash.engine.measure import Measurement, Sink
+from stash.engine.observe import Loop, Observer
 from stash.engine.plan import RECORDING, Plan
+from stash.engine.sources import IteratorSource, LoaderSource, Source
 from stash.engine.telemetry import Telemetry
 from stash.results.recording import (
     Calibration,
@@ -38,11 +40,11 @@ from stash.results.steps import Feed, Step
 
 
 class MeasurementDone(BaseException):
-    """Ends the training script from inside; no `except Exception` of a framework stops it."""
+    """The story is over. Raised where nobody has said how to leave the script."""
 
 
-class LoopError(Exception):
-    """The training loop cannot be measured as it is."""
+def _raise(error: Exception | None) -> None:
+    raise MeasurementDone if error is None else error
 
 
 class Switchboard:
@@ -53,34 +55,55 @@ class Switchboard:
         plan: Plan,
         run_folder: Path,
         iterate: Callable[[DataLoader[Any]], Iterator[Any]],
+        leave: Callable[[Exception | None], None] = _raise,
     ) -> None:
         self.iterate = iterate  # how PyTorch itself iterates a loader, without our seam
+        self.steps = 0  # of all optimizers, those included that a gradient scaler skipped
         self._plan = plan
         self._run_folder = run_folder
+        self._leave = leave
+        self._process = os.getpid()
         self._local_rank = int(os.environ.get("LOCAL_RANK", "0"))
         self._device: Device = open_device(plan.device, self._local_rank)
         self._groups: list[SwitchableGroup] = []
-        self._last_loader: DataLoader[Any] | None = None
-        self._optimizer: torch.optim.Optimizer | None = None
+        self._observer = Observer()
+        self._loop: Loop | None = None
         self._feeds: Feeds | None = None
         self._story: Iterator[None] | None = None
         self._telemetry: Telemetry | None = None
         self._recorder: Recorder | None = None
-        self._held_rates: list[Any] = []
+        # By optimizer; a step that calls another step of the same one is hooked twice.
+        self._held_rates: dict[int, list[list[Any]]] = {}
+        self._natural_batches = 0  # of other loaders, since measuring began
 
     # What the seams tell.
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this is the worker itself, and not a process that the script has forked."""
+        return os.getpid() == self._process
 
     def group_made(self, group: SwitchableGroup) -> None:
         """A process group now goes through the exchange switch."""
         self._groups.append(group)
+        if self._story is None:
+            self._observer.watch(group)
 
-    def loader_used(self, loader: DataLoader[Any]) -> None:
-        """The script takes a batch of its own from this loader."""
-        self._last_loader = loader
+    def batch_taken(self, origin: Any) -> None:
+        """The script takes a batch of its own from this loader or iterator."""
+        if self._story is None:
+            self._observer.batch_taken(origin)
+        else:
+            self._natural_batches += 1
 
-    def is_feeding(self, loader: DataLoader[Any]) -> bool:
-        """Whether this loader's batches come from us now."""
-        return self._feeds is not None and loader is self._feeds.loader
+    def autocast_entered(self, dtype: torch.dtype) -> None:
+        """The script computes in this precision."""
+        if self._story is None:
+            self._observer.autocast_entered(dtype)
+
+    def is_feeding(self, origin: Any) -> bool:
+        """Whether the batches of this loader or iterator come from us now."""
+        return self._feeds is not None and self._feeds.source.is_same(origin)
 
     def fed_batch(self) -> Any:
         """The next batch of the current feed."""
@@ -88,53 +111,89 @@ class Switchboard:
 
     def step_begins(self, optimizer: torch.optim.Optimizer) -> None:
         """Hold the learning rate at zero: the same work, and weights that never drift apart."""
-        self._held_rates = [group.get("lr") for group in optimizer.param_groups]
-        for group, rate in zip(optimizer.param_groups, self._held_rates, strict=True):
+        rates = [group.get("lr") for group in optimizer.param_groups]
+        self._held_rates.setdefault(id(optimizer), []).append(rates)
+        for group, rate in zip(optimizer.param_groups, rates, strict=True):
             if rate is not None:
                 group["lr"] = torch.zeros_like(rate) if isinstance(rate, torch.Tensor) else 0.0
 
     def step_ended(self, optimizer: torch.optim.Optimizer) -> None:
-        """An iteration is over: give the rates back, then let the story go on."""
-        for group, rate in zip(optimizer.param_groups, self._held_rates, strict=True):
+        """An optimizer has stepped: give the rates back, then let the story go on."""
+        held = self._held_rates[id(optimizer)]
+        rates = held.pop()
+        for group, rate in zip(optimizer.param_groups, rates, strict=True):
             if rate is not None:
                 group["lr"] = rate
-        if self._story is None:
-            self._story = self._begin(optimizer)
+        if not held:
+            self.iteration_ended(optimizer)
+
+    def iteration_ended(self, optimizer: torch.optim.Optimizer) -> None:
+        """Also where a step was skipped: a gradient scaler found an overflow."""
+        self.steps += 1
+        if self._loop is None:
+            self._loop = self._observer.step_ended(optimizer)
+        if self._loop is None or optimizer is not self._loop.optimizer:
+            return
         try:
+            if self._story is None:
+                self._story = self._begin(self._loop)
             next(self._story)
         except StopIteration:
-            raise MeasurementDone from None
+            self._leave(None)
+        except Exception as error:
+            self.fail(error)
+
+    def fail(self, error: Exception) -> None:
+        """Leave at once: a script that catches errors would only go on unmeasured."""
+        self._leave(error)
 
     def close(self) -> None:
         """End what we started in this process."""
+        self._observer.close()
         if self._recorder is not None:
             self._recorder.close()
         if self._feeds is not None:
             self._feeds.close()
 
-    def _begin(self, optimizer: torch.optim.Optimizer) -> Iterator[None]:
-        if self._last_loader is None:
-            raise LoopError(
-                "The training loop took no batch from a torch DataLoader before its first "
-                "optimizer step, so its feed cannot be switched."
-            )
-        self._optimizer = optimizer
-        data_folder = None if self._plan.data_folder is None else Path(self._plan.data_folder)
-        self._feeds = Feeds(
-            self._last_loader,
-            self._device,
-            run_folder=self._run_folder,
-            data_folder=data_folder,
-            iterate=self.iterate,
-        )
-        self._gang: Gang = DistributedGang() if dist.is_initialized() else Alone()
-        leads = self._gang.rank == 0
+    def _begin(self, loop: Loop) -> Iterator[None]:
+        self._gang = gather_gang()
+        self._follow_device(loop)
+        steps = possible_steps(loop, self._plan.steps, self._gang.size)
+        self._plan = self._plan.model_copy(update={"steps": steps})
+        self._feeds = self._make_feeds(loop)
         sink: Sink = _Nowhere()
-        if leads:
+        if self._gang.rank == 0:
             sink = self._recorder = Recorder(self._run_folder / RECORDING)
         if self._local_rank == 0:
             self._telemetry = Telemetry(self._device.index)
         return Measurement(self._plan, self._gang, self, self._feeds, sink).story()
+
+    def _follow_device(self, loop: Loop) -> None:
+        """The script decides where it trains; an emulated accelerator looks like a CPU."""
+        actual = loop.optimizer.param_groups[0]["params"][0].device.type
+        if actual != self._plan.device and actual in ("cpu", "cuda") and self._is_real:
+            self._plan = self._plan.model_copy(update={"device": actual})
+            self._device = open_device(actual, self._local_rank)
+
+    @property
+    def _is_real(self) -> bool:
+        return not self._plan.device.startswith("emulated")
+
+    def _make_feeds(self, loop: Loop) -> Feeds:
+        if loop.origin is None:
+            return Unfed(self._device, run_folder=self._run_folder, batch_size=loop.samples or 1)
+        loaded = isinstance(loop.origin, DataLoader)
+        source: Source = (
+            LoaderSource(loop.origin, self.iterate) if loaded else IteratorSource(loop.origin)
+        )
+        data = self._plan.data_folder
+        return Feeds(
+            source,
+            self._device,
+            run_folder=self._run_folder,
+            data_folder=None if data is None else Path(data),
+            per_iteration=self._gang.follow(loop.per_iteration),
+        )
 
     # What the story asks.
 
@@ -176,14 +235,17 @@ class Switchboard:
 
     def facts(self, calibration: Calibration, rates: tuple[Rate | None, Rate | None]) -> Facts:
         """All that is known about workload and machine."""
-        assert self._optimizer is not None
+        assert self._loop is not None
         return gather_facts(
-            self._plan, self._gang, self._device, self._loaded, self._optimizer, calibration, rates
+            self._plan, self._gang, self._device, self._loaded, self._loop, calibration, rates
         )
 
     def final_checks(self) -> tuple[Check, ...]:
         """What only the end can tell."""
-        return unreadable_check(self._run_folder)
+        checks = unreadable_check(self._run_folder)
+        if self._natural_batches:
+            checks += (evaluation_check(self._natural_batches),)
+        return (*checks, in_place_check()) if self._loaded.changed_in_place else checks
 
     def peak_bytes(self) -> int | None:
         """Most device memory used."""

@@ -13,8 +13,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from stash.engine.protect import protected
 from stash.errors import StashError
 from stash.launch.request import Prepared, Request, prepare
+from stash.launch.script import is_script
 from stash.launch.supervise import Event, run_gang, uninterrupted
 from stash.results import store
 from stash.results.assemble import Outcome, Recording, assemble
@@ -35,14 +37,17 @@ class Measured:
 def profile(workload: str, **options: Any) -> Profile:
     """Measure a workload on this machine, as `stash profile` does, and return its profile.
 
-    `workload` is a name in the zoo or `file.py:factory`; options are those of the command, with
-    underscores: `stash.profile("resnet18", nproc_per_node=2, device="emulated:v100")`.
+    `workload` is a name in the zoo, `file.py:factory`, or a script with its `script_arguments`;
+    options are those of the command, with underscores:
+    `stash.profile("resnet18", nproc_per_node=2, device="emulated:v100")`,
+    `stash.profile("train.py", script_arguments=("--epochs", "9"))`.
     Raises StashError where nothing could be measured; a run cut short returns what it has.
     """
     if "out" in options:
         options["out"] = Path(options["out"])
     if options.get("data") is not None:
         options["data"] = Path(options["data"])
+    options["protect"] = tuple(Path(folder) for folder in options.get("protect", ()))
     return measure(Request(workload=workload, **options)).profile
 
 
@@ -57,7 +62,8 @@ def measure(request: Request, listen: Listener = lambda events: None) -> Measure
     prepared = prepare(request)
     run_folder = Path(tempfile.mkdtemp(prefix="stash-run-"))
     recording = Recording()
-    failure, interrupted = _run_launches(prepared, run_folder, recording, listen)
+    with protected(request.protect):
+        failure, interrupted = _run_launches(prepared, run_folder, recording, listen)
     outcome = Outcome(
         id=secrets.token_hex(4),
         created=datetime.now(timezone.utc).replace(microsecond=0),
@@ -70,9 +76,19 @@ def measure(request: Request, listen: Listener = lambda events: None) -> Measure
     with uninterrupted():
         made = assemble(recording, outcome)
         path = store.save(made, request.out)
+        if is_script(request):
+            _keep_output(run_folder, path.with_suffix(".log"))
     if failure is None:
         shutil.rmtree(run_folder, ignore_errors=True)
     return Measured(made, path, 3 if interrupted else (1 if failure else 0))
+
+
+def _keep_output(run_folder: Path, log: Path) -> None:
+    """What the script's first worker wrote, beside the profile."""
+    with log.open("wb") as kept:
+        for name in ("stdout.log", "stderr.log"):
+            for path in sorted(run_folder.glob(f"launch-*/logs/*/attempt_0/0/{name}")):
+                kept.write(path.read_bytes())
 
 
 def _run_launches(

@@ -14,7 +14,9 @@ from stash.errors import UsageError
 from stash.hardware import device_names
 from stash.hardware.device_names import DeviceName
 from stash.hardware.machine import usable_cores
-from stash.results.steps import DEFAULT_STEPS, STEP_BY_NAME
+from stash.launch import script
+from stash.launch.script import host_arguments, is_script, name_of
+from stash.results.steps import STEP_BY_NAME, usual_steps
 from stash.results.store import DEFAULT_FOLDER
 
 if TYPE_CHECKING:
@@ -29,14 +31,16 @@ OLDEST_TORCH = (2, 6)
 class Request:
     """One `stash profile`, in torchrun's own words where it has some."""
 
-    workload: str
+    workload: str  # a name in the zoo, `file.py:factory`, a script or a module
+    is_module: bool = False
+    script_arguments: tuple[str, ...] = ()
     nproc_per_node: int | None = None
     batch_size: int | str | None = None  # a number, `max`, or the workload's own default
     data: Path | None = None
     num_workers: int | None = None
     threads_per_worker: int | None = None
     device: str | None = None
-    dtype: str = "fp32"
+    dtype: str | None = None  # fp32 for the zoo; a script decides by itself
     steps: tuple[str, ...] | None = None
     half_width: float = 0.03
     launches: int = 1
@@ -46,6 +50,8 @@ class Request:
     timeout_seconds: float = 300.0
     price_usd_per_hour: float | None = None
     seed: int = 0
+    keep_tracking: bool = False
+    protect: tuple[Path, ...] = ()
     out: Path = DEFAULT_FOLDER
 
 
@@ -56,11 +62,13 @@ class Prepared:
     request: Request
     plan: Plan
     workers: int
-    threads: int
-    script: tuple[str, ...]  # module and arguments of the training script
+    threads: int | None  # none: torchrun decides, as for any script
+    script: tuple[str, ...]  # what the engine's host is to run
 
     def script_in(self, run_folder: Path) -> tuple[str, ...]:
-        """The script as one launch runs it, with where to note samples that cannot be read."""
+        """As one launch runs it; our own loop is told where to note unreadable samples."""
+        if is_script(self.request):
+            return self.script
         return (*self.script, "--problems", str(run_folder / UNREADABLE))
 
 
@@ -71,30 +79,50 @@ def prepare(request: Request) -> Prepared:
     device = device_names.parse(request.device) if request.device else _default_device()
     workers = request.nproc_per_node or _default_workers(device)
     cores = usable_cores()
-    loaders = request.num_workers
-    if loaders is None:
-        loaders = default_loaders(cores, workers)
-    workload, batch = _resolve(request, device, workers)
-    steps = _steps(request.steps, workers, device)
-    pin = device.kind == "cpu" and 1 < workers <= cores
     plan = Plan(
         seed=request.seed,
-        steps=steps,
+        steps=_steps(request.steps, workers, device),
         half_width=request.half_width,
         max_rounds=request.max_rounds,
         max_seconds=_share(request.max_minutes, request.launches, 60.0),
         max_usd=_share(request.max_usd, request.launches),
         timeout_seconds=request.timeout_seconds,
-        workload=workload.name,
-        data=_describe_data(request, workload),
+        workload=name_of(request),
+        data="" if request.data is None else str(request.data),
         data_folder=None if request.data is None else str(request.data.absolute()),
         dtype=request.dtype,
         device=str(device),
-        pin_cores=pin,
+        pin_cores=device.kind == "cpu" and 1 < workers <= cores,
+        keep_tracking=request.keep_tracking,
         price_usd_per_hour=request.price_usd_per_hour,
     )
+    if is_script(request):
+        script.check(request, device)
+        return Prepared(request, plan, workers, None, host_arguments(request))
+    if request.script_arguments:
+        raise UsageError(
+            f"{request.workload} takes no arguments of its own: {request.script_arguments}. "
+            "Only a script (train.py) or a module (-m) does."
+        )
+    return _prepare_zoo(request, plan, device, workers, cores)
+
+
+def _prepare_zoo(
+    request: Request, plan: Plan, device: DeviceName, workers: int, cores: int
+) -> Prepared:
+    """Our own loop, over a model of the zoo or what a factory returns."""
+    loaders = request.num_workers
+    if loaders is None:
+        loaders = default_loaders(cores, workers)
+    workload, batch = _resolve(request, device, workers)
+    known = {
+        "workload": workload.name,
+        "data": _describe_data(request, workload),
+        "dtype": request.dtype or "fp32",
+    }
     threads = request.threads_per_worker or max(1, cores // workers)
-    return Prepared(request, plan, workers, threads, _script(request, device, loaders, batch))
+    loop = _script(request, device, loaders, batch)
+    return Prepared(request, plan.model_copy(update=known), workers, threads, loop)
 
 
 def _share(total: float | None, launches: int, factor: float = 1.0) -> float | None:
@@ -118,7 +146,7 @@ def _check_numbers(request: Request) -> None:
             raise UsageError(f"{name} must be above 0, not {value}.")
     if request.num_workers is not None and request.num_workers < 0:
         raise UsageError(f"--num-workers must be 0 or more, not {request.num_workers}.")
-    if request.dtype not in ("fp32", "amp", "bf16"):
+    if request.dtype not in (None, "fp32", "amp", "bf16"):
         raise UsageError(f"--dtype is fp32, amp or bf16, not {request.dtype!r}.")
     if request.max_usd is not None and request.price_usd_per_hour is None:
         raise UsageError("--max-usd needs a price: add --price-usd-per-hour.")
@@ -155,10 +183,9 @@ def default_loaders(cores: int, workers: int) -> int:
 
 
 def _steps(asked: tuple[str, ...] | None, workers: int, device: DeviceName) -> tuple[str, ...]:
-    """The steps that make sense: with one worker there is nobody to exchange with."""
+    """The usual steps, or those asked for where they can be had."""
     if asked is None:
-        usual = DEFAULT_STEPS if workers > 1 else ("node", "warm", "cold")
-        return (*usual, "staged") if device.kind == "cuda" else usual
+        return usual_steps(workers, has_cuda=device.kind == "cuda")
     unknown = [step for step in asked if step not in STEP_BY_NAME]
     if unknown or not asked:
         raise UsageError(f"--steps: {unknown or asked!r}. There are: {', '.join(STEP_BY_NAME)}.")
@@ -220,8 +247,8 @@ def _describe_data(request: Request, workload: Workload) -> str:
 def _script(
     request: Request, device: DeviceName, loaders: int, batch: int | None
 ) -> tuple[str, ...]:
-    arguments = ["stash.workloads.train", request.workload, "--device", str(device)]
-    arguments += ["--num-workers", str(loaders), "--dtype", request.dtype]
+    arguments = ["-m", "stash.workloads.train", request.workload, "--device", str(device)]
+    arguments += ["--num-workers", str(loaders), "--dtype", request.dtype or "fp32"]
     if batch is not None:
         arguments += ["--batch-size", str(batch)]
     if request.data is not None:

@@ -47,7 +47,7 @@ def run_gang(
     run_folder: Path,
     *,
     workers: int,
-    threads: int,
+    threads: int | None,
     script: tuple[str, ...],
     on_events: Callable[[Iterable[Event]], None],
 ) -> GangFailure | None:
@@ -83,17 +83,19 @@ def uninterrupted() -> Iterator[None]:
 
 
 def _start(
-    run_folder: Path, plan_path: Path, workers: int, threads: int, script: tuple[str, ...]
+    run_folder: Path, plan_path: Path, workers: int, threads: int | None, script: tuple[str, ...]
 ) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "torch.distributed.run"]
     command += ["--standalone", "--nproc-per-node", str(workers)]
     command += ["--log-dir", str(run_folder / "logs"), "--redirects", "3"]
-    command += ["-m", "stash.engine.host", "--plan", str(plan_path), "-m", *script]
-    environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "PYTHONUNBUFFERED": "1"}
+    command += ["-m", "stash.engine.host", "--plan", str(plan_path), *script]
+    environment = dict(os.environ)
+    if threads is not None:
+        environment["OMP_NUM_THREADS"] = str(threads)
     with (run_folder / "agent.log").open("wb") as log:
         return subprocess.Popen(
             command,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL if os.isatty(0) else None,  # ours is another session
             stdout=log,
             stderr=subprocess.STDOUT,
             env=environment,
@@ -250,15 +252,18 @@ def _log_of(run_folder: Path, rank: int) -> Path:
 
 
 def _last_lines(run_folder: Path, rank: int) -> str:
-    return _tail(_log_of(run_folder, rank))
+    """What it wrote last, to standard error and, where it spoke there, to standard output."""
+    log = _log_of(run_folder, rank)
+    said = log.with_name("stdout.log")
+    return _tail(log) + (_tail(said, "Its last output:") if said.exists() else "")
 
 
-def _tail(path: Path) -> str:
+def _tail(path: Path, title: str = "Its last lines:") -> str:
     try:
         lines = path.read_text(errors="replace").splitlines()[-LAST_LINES:]
     except OSError:
         return ""
-    return _quoted("Its last lines:", lines)
+    return _quoted(title, lines)
 
 
 def _quoted(title: str, lines: list[str]) -> str:

@@ -149,6 +149,12 @@ STALL_BY_NAME = {stall.name: stall for stall in (*STALLS, *MANY_NODE_STALLS)}
 DEFAULT_STEPS = ("solo", "unsynced", "node", "warm", "cold")
 
 
+def usual_steps(workers: int, *, has_cuda: bool) -> tuple[str, ...]:
+    """The steps that make sense: with one worker there is nobody to exchange with."""
+    usual = DEFAULT_STEPS if workers > 1 else ("node", "warm", "cold")
+    return (*usual, "staged") if has_cuda else usual
+
+
 def stalls_of(steps: frozenset[str] | set[str]) -> tuple[Stall, ...]:
     """The stalls that can be told from these steps."""
     return tuple(stall for stall in STALL_BY_NAME.values() if stall.steps <= steps)

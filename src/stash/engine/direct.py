@@ -1,0 +1,127 @@
+"""A launch line of the user's own: `torchrun ... -m stash.engine.host [OPTIONS] SCRIPT.py ...`.
+
+There is no launching process then: every worker makes the same plan from the same options, and
+the first one turns the recording into the profile when it leaves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import sys
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from stash.engine.plan import RECORDING, Plan
+from stash.errors import StashError, UsageError
+from stash.results import store
+from stash.results.recording import RecordingReader
+from stash.results.steps import STEP_BY_NAME, usual_steps
+
+if TYPE_CHECKING:
+    from stash.results.profile import Profile
+
+
+class Terminated(BaseException):
+    """torchrun ends the worker, because another one has failed or somebody asked it to."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Those of `stash profile` that are about measuring; not used beside --plan."""
+    parser.add_argument("--out", type=Path, default=store.DEFAULT_FOLDER)
+    parser.add_argument("--data", type=Path, help="folder or file that the script reads")
+    parser.add_argument("--steps", help="only these, such as solo,node,warm")
+    parser.add_argument("--half-width", type=float, default=0.03, help="in parts of an iteration")
+    parser.add_argument("--max-minutes", type=float, default=10.0)
+    parser.add_argument("--max-rounds", type=int)
+    parser.add_argument("--price-usd-per-hour", type=float)
+    parser.add_argument("--keep-tracking", action="store_true")
+    parser.add_argument("--seed", type=int, default=0)
+
+
+@dataclass(frozen=True)
+class Direct:
+    """One worker of such a launch."""
+
+    plan: Plan
+    run_folder: Path
+    out: Path
+    leads: bool
+
+    @classmethod
+    def start(cls, options: argparse.Namespace) -> Direct:
+        """The plan, and a folder that all workers of this launch share."""
+        signal.signal(signal.SIGTERM, _terminate)  # complete rounds are kept
+        # All workers of a machine are children of one torchrun.
+        run_folder = options.out.absolute() / f".run-{os.getppid()}"
+        run_folder.mkdir(parents=True, exist_ok=True)
+        leads = os.environ.get("RANK", "0") == "0"
+        return cls(_plan(options), run_folder, options.out.absolute(), leads)
+
+    def end(self, failure: str | None) -> None:
+        """The first worker keeps what was measured, and tells where."""
+        if not self.leads:
+            return
+        try:
+            made = self._profile(failure)
+            path = store.save(made, self.out)
+        except StashError as error:
+            print(f"stash: {failure or error.message}", file=sys.stderr)
+            return
+        print(f"stash: {made.run.rounds} rounds; profile written to {path}", file=sys.stderr)
+        print(f"stash: `stash show {path}` prints the report", file=sys.stderr)
+        if failure is None:
+            with contextlib.suppress(OSError):
+                shutil.rmtree(self.run_folder)
+
+    def _profile(self, failure: str | None) -> Profile:
+        from stash.results.assemble import Outcome, Recording, assemble
+
+        recording = Recording()
+        recording.add(RecordingReader(self.run_folder / RECORDING).new_events())
+        outcome = Outcome(
+            id=secrets.token_hex(4),
+            created=datetime.now(timezone.utc).replace(microsecond=0),
+            half_width_asked=self.plan.half_width,
+            failure=failure,
+        )
+        return assemble(recording, outcome)
+
+
+def _plan(options: argparse.Namespace) -> Plan:
+    import torch
+
+    workers = int(os.environ.get("WORLD_SIZE", "1"))
+    if workers != int(os.environ.get("LOCAL_WORLD_SIZE", workers)):
+        raise UsageError("Stash measures one machine: start torchrun with --nnodes 1.")
+    cuda = torch.cuda.is_available()
+    steps = usual_steps(workers, has_cuda=cuda)
+    if options.steps is not None:
+        steps = tuple(step.strip() for step in options.steps.split(","))
+        unknown = [step for step in steps if step not in STEP_BY_NAME]
+        if unknown:
+            raise UsageError(f"--steps: {unknown}. There are: {', '.join(STEP_BY_NAME)}.")
+    return Plan(
+        seed=options.seed,
+        steps=steps,
+        half_width=options.half_width,
+        max_rounds=options.max_rounds,
+        max_seconds=options.max_minutes * 60.0,
+        workload=Path(options.arguments[0]).name,
+        data="" if options.data is None else str(options.data),
+        data_folder=None if options.data is None else str(options.data.absolute()),
+        device="cuda" if cuda else "cpu",
+        keep_tracking=options.keep_tracking,
+        price_usd_per_hour=options.price_usd_per_hour,
+    )
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    raise Terminated("ended by torchrun (SIGTERM)")
