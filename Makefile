@@ -4,14 +4,14 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup profile test oldest check bench system clean
+.PHONY: setup profile test oldest check docs bench system clean
 
 setup: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q -c constraints.txt torch torchvision
-	$(BIN)/pip install -q -c constraints.txt -e '.[nlp,report,parquet,tensorboard,mlflow,wandb,browser,dev]'
+	$(BIN)/pip install -q -c constraints.txt -e '.[nlp,report,parquet,tensorboard,mlflow,wandb,browser,docs,dev]'
 	touch $(STAMP)
 
 profile: setup
@@ -25,6 +25,10 @@ check: setup
 	$(BIN)/ruff check src tests benchmarks examples
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# The documentation as a site in build/site; any warning is an error.
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # The same tests with the oldest torch that is supported; downloads several gigabytes.
 oldest:
