@@ -225,6 +225,16 @@ def test_markup_in_names_is_text(copies: int) -> None:
     page.encode("utf-8")
 
 
+def test_a_profile_without_blocks_has_a_page_of_what_it_knows() -> None:
+    made = profile_of()
+    steps = {name: step.model_copy(update={"blocks": ()}) for name, step in made.steps.items()}
+    predicted = changed(made, steps=steps, telemetry={}, provenance=Provenance.PREDICTED)
+    page = read(page_of([predicted]))
+    charts = [str(one.attributes["data-chart"]) for one in page.all("figure")]
+    assert charts == ["iteration", "stalls", "rates"]
+    assert "PREDICTED by a model: nothing here was measured." in page.text()
+
+
 SMALL = profile_of(noisy(HAND_WORKED, rounds=2), machine_changes={"price_usd_per_hour": 3.0})
 
 
