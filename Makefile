@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 TOOLS  := $(VENV)/.tools-installed
 
-.PHONY: setup profile test oldest check truth mutants bench system clean
+.PHONY: setup profile test oldest check docs truth mutants bench system clean
 
 setup: $(STAMP)
 
@@ -17,7 +17,7 @@ $(STAMP): pyproject.toml constraints.txt
 
 # What tests, checks and benchmarks want beside that.
 $(TOOLS): $(STAMP)
-	$(BIN)/pip install -q -c constraints.txt -e '.[nlp,examples,report,parquet,tensorboard,mlflow,wandb,browser,bench,dev]'
+	$(BIN)/pip install -q -c constraints.txt -e '.[nlp,examples,report,parquet,tensorboard,mlflow,wandb,browser,docs,bench,dev]'
 	touch $(TOOLS)
 
 profile: setup
@@ -31,6 +31,10 @@ check: $(TOOLS)
 	$(BIN)/ruff check src tests benchmarks examples
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# The documentation as a site in build/site; any warning is an error.
+docs: $(TOOLS)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # The same tests with the oldest torch that is supported; downloads several gigabytes.
 oldest:
@@ -66,7 +70,7 @@ truth: $(TOOLS)
 # System packages that some tests want (as root); tests that miss them are skipped and say so.
 system:
 	apt-get update -q
-	DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends iproute2 chromium
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends iproute2 chromium fonts-liberation
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium: `make sys
 FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
+    "--disable-dev-shm-usage",
     "--disable-quic",
     "--no-first-run",
     "--disable-background-networking",
@@ -163,7 +164,9 @@ def test_numbers_can_be_copied(visit: Visit) -> None:
     raw = visit.page.locator("details.raw").first
     raw.locator("summary").click()
     raw.locator("button").click()
-    assert raw.locator("button").text_content().startswith("Copied")
+    visit.page.wait_for_function(
+        "document.querySelector('details.raw button').textContent.startsWith('Copied')"
+    )
     assert visit.page.evaluate("getSelection().toString()").startswith("profile,created")
 
 

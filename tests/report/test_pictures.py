@@ -83,9 +83,10 @@ def test_many_blocks_are_one_shape_a_step() -> None:
 def test_text_on_a_part_can_be_read_in_either_theme() -> None:
     from stash.report.charts.palette import colour_of, text_on
 
+    measured = LOOKS[Provenance.MEASURED]
     roles = {colour.light: role for role, colour in COLOURS.items()}
     for kind in ("compute", "contention", "communication", "interconnect", "prep", "fetch"):
-        behind, before = COLOURS[roles[colour_of(kind)]], COLOURS[roles[text_on(kind)]]
+        behind, before = COLOURS[roles[colour_of(kind)]], COLOURS[roles[text_on(kind, measured)]]
         assert contrast(behind.light, before.light) >= 4.5, kind
         assert contrast(behind.dark, before.dark) >= 3.0, kind
     for role in ("ink", "muted", "accent"):

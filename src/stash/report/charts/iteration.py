@@ -8,7 +8,7 @@ import altair as alt
 
 from stash.report import bars, words
 from stash.report.bars import Breakdown, Segment
-from stash.report.charts.palette import LOOKS, colour_of, text_on
+from stash.report.charts.palette import LOOKS, Look, colour_of, text_on
 from stash.report.charts.picture import (
     WIDE,
     Picture,
@@ -38,7 +38,7 @@ def iteration_picture(profile: Profile) -> Picture | None:
         title=_title(profile, found[0]),
         words=" ".join(_in_words(profile, one) for one in found),
         describe=lambda width: _stack(profile, found, width),
-        rows={f"bar{index}": parts_of(one) for index, one in enumerate(found)},
+        rows={f"bar{index}": parts_of(profile, one) for index, one in enumerate(found)},
     )
 
 
@@ -63,20 +63,21 @@ def title_of(profile: Profile, breakdown: Breakdown) -> str:
     return f"{breakdown.title}: where an iteration of {whole} goes"
 
 
-def parts_of(breakdown: Breakdown) -> list[Row]:
+def parts_of(profile: Profile, breakdown: Breakdown) -> list[Row]:
     """Segments one after the other; negative ones cannot be drawn, only told."""
+    look = LOOKS[profile.provenance]
     rows: list[Row] = []
     start = 0.0
     for index, segment in enumerate(breakdown.segments):
         share = 100 * segment.share.estimate
         if share <= 0:
             continue
-        rows.append(_part(segment, start, BAR_HEIGHT + 9 + LANE_HEIGHT * index))
+        rows.append(_part(segment, look, start, BAR_HEIGHT + 9 + LANE_HEIGHT * index))
         start += share
     return rows
 
 
-def _part(segment: Segment, start: float, lane: int) -> dict[str, object]:
+def _part(segment: Segment, look: Look, start: float, lane: int) -> dict[str, object]:
     share = segment.share
     return {
         "kind": segment.label,
@@ -88,7 +89,7 @@ def _part(segment: Segment, start: float, lane: int) -> dict[str, object]:
         "lane": lane,
         "name": segment.label,
         "share": with_unit(figure(share, 100).estimate, "%"),
-        "text_colour": text_on(segment.kind),
+        "text_colour": text_on(segment.kind, look),
         "size": 100 * share.estimate,
     }
 
@@ -96,7 +97,7 @@ def _part(segment: Segment, start: float, lane: int) -> dict[str, object]:
 def _stack(profile: Profile, found: Sequence[Breakdown], width: int) -> Specification:
     inner = width - 16
     kinds = kinds_of([segment for one in found for segment in one.segments])
-    end = max([100.0, *(_reach(one) for one in found)])
+    end = max([100.0, *(_reach(profile, one) for one in found)])
     rows = [
         _bar(profile, f"bar{index}", one, inner, end, kinds, last=index == len(found) - 1)
         for index, one in enumerate(found)
@@ -182,9 +183,9 @@ def _bar(
     )
 
 
-def _reach(breakdown: Breakdown) -> float:
+def _reach(profile: Profile, breakdown: Breakdown) -> float:
     """How far the parts that can be drawn reach, intervals included."""
-    rows = parts_of(breakdown)
+    rows = parts_of(profile, breakdown)
     return max((float(str(row["end"])) for row in rows), default=0.0)
 
 

@@ -23,7 +23,7 @@ def overview_picture(profiles: Sequence[Profile], names: Sequence[str]) -> Pictu
         if not found:
             continue
         waiting = profile.waiting.later if found[0].title != "First epoch" else None
-        for row in parts_of(found[0]):
+        for row in parts_of(profile, found[0]):
             told = "" if waiting is None else percentage(waiting)
             rows.append(
                 {**row, "profile": name, "waiting": told, "provenance": profile.provenance.value}

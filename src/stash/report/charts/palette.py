@@ -44,18 +44,6 @@ COLOURS = {
 _LIGHT_TEXT = {"communication", "interconnect"}
 
 
-def colour_of(kind: str) -> str:
-    """The light theme's colour for a part of an iteration or a stall."""
-    return COLOURS[kind if kind in COLOURS else "other"].light
-
-
-def text_on(kind: str) -> str:
-    """A colour that can be read on that part."""
-    if kind == "compute":
-        return COLOURS["ink"].light
-    return COLOURS["on-dark" if kind in _LIGHT_TEXT else "on-light"].light
-
-
 @dataclass(frozen=True)
 class Look:
     """How values of one provenance are drawn: never by colour alone."""
@@ -77,3 +65,15 @@ LOOKS = {
     Provenance.PREDICTED: Look(0.3, (2, 2), "triangle-up", False),
     Provenance.CITED: Look(0.12, (1, 4), "square", False),
 }
+
+
+def colour_of(kind: str) -> str:
+    """The light theme's colour for a part of an iteration or a stall."""
+    return COLOURS[kind if kind in COLOURS else "other"].light
+
+
+def text_on(kind: str, look: Look) -> str:
+    """A colour that can be read on that part."""
+    if kind == "compute" or look.fill_opacity < 1:
+        return COLOURS["ink"].light
+    return COLOURS["on-dark" if kind in _LIGHT_TEXT else "on-light"].light

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import altair as alt
 
 from stash.report import words
@@ -113,7 +115,7 @@ def _forest(profile: Profile, rows: list[dict[str, object]], width: int) -> Spec
     ranges = base.mark_rule(strokeWidth=4, strokeDash=look.outline_dash).encode(
         x=alt.X("low:Q"), x2=alt.X2("high:Q"), y=y, color=colour
     )
-    point = {"size": 120, "shape": look.shape, "strokeWidth": 2.5, "opacity": 1}
+    point: dict[str, Any] = {"size": 120, "shape": look.shape, "strokeWidth": 2.5, "opacity": 1}
     there = base.transform_filter("datum.significant").mark_point(
         fill="#1b2530" if look.filled else "#fefefe", stroke="#1b2530", **point
     )

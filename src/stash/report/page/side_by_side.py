@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 from stash.report.characters import harmless
 from stash.report.comparison import Change, Quantity, compare, unlike
-from stash.report.facts import iteration_unit, stalls_in_order
-from stash.report.figures import figure, written
+from stash.report.facts import iteration_unit
+from stash.report.figures import figure
+from stash.report.words import undivided_stalls
 from stash.results.profile import Profile
+from stash.results.steps import STALLS
 
 
 @dataclass(frozen=True)
@@ -19,6 +21,7 @@ class Cell:
     value: str
     range: str
     change: str
+    change_range: str
     verdict: str  # "more", "less", "not significant" or nothing
 
 
@@ -48,7 +51,7 @@ def side_by_side(profiles: Sequence[Profile], names: Sequence[str]) -> SideBySid
     lines = [
         Line(
             name=name,
-            what=f"{profile.machine.workers} workers, id {harmless(profile.id, limit=12)}",
+            what=_what(profile),
             provenance=profile.provenance.value,
             cells=[
                 None if change is None else _cell(change, quantity)
@@ -58,43 +61,35 @@ def side_by_side(profiles: Sequence[Profile], names: Sequence[str]) -> SideBySid
         )
         for name, profile, row in zip(names, profiles, rows, strict=True)
     ]
-    headings = [
-        f"{one.name}, {one.unit}" if one.unit != "%" else f"{one.name}, %" for one in quantities
-    ]
-    return SideBySide(headings, lines)
+    return SideBySide([f"{one.name}, {one.unit}" for one in quantities], lines)
 
 
 def _quantities(profiles: Sequence[Profile]) -> list[Quantity]:
     unit, factor = iteration_unit(profiles[0])
-    stalls: dict[str, None] = {}
-    for profile in profiles:
-        stalls |= dict.fromkeys(name for name, _ in stalls_in_order(profile))
-    known = [name for name in stalls if name in STALL_COLUMNS]
+    found = {name for profile in profiles for name, _ in undivided_stalls(profile)}
     return [
         Quantity("iteration", unit, factor),
         Quantity("waiting", "%", 100.0),
-        *(Quantity(name, "%", 100.0) for name in known),
+        *(Quantity(stall.name, "%", 100.0) for stall in STALLS if stall.name in found),
     ]
-
-
-#: Stalls that get a column: of unknown ones there might be any number.
-STALL_COLUMNS = ("interconnect", "contention", "communication", "prep", "fetch")
 
 
 def _cell(change: Change, quantity: Quantity) -> Cell:
     shown = figure(change.value, quantity.factor)
     if change.difference is None:
-        return Cell(shown.estimate, shown.range, "", "")
+        return Cell(shown.estimate, shown.range, "", "", "")
+    told = figure(change.difference, quantity.factor)
     sign = "+" if change.difference.estimate > 0 else ""
-    told = sign + written(change.difference, _unit(quantity), quantity.factor)
     verdict = "not significant"
     if change.significant:
         verdict = "more" if change.difference.estimate > 0 else "less"
-    return Cell(shown.estimate, shown.range, told, verdict)
+    return Cell(shown.estimate, shown.range, sign + told.estimate, told.range, verdict)
 
 
-def _unit(quantity: Quantity) -> str:
-    return "points" if quantity.unit == "%" else quantity.unit
+def _what(profile: Profile) -> str:
+    machine = profile.machine
+    device = harmless(machine.device, limit=30)
+    return f"{machine.workers} x {device}, {harmless(profile.id, limit=12)}"
 
 
 def _remark(first: Profile, profile: Profile) -> str:
