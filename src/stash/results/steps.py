@@ -151,7 +151,7 @@ DEFAULT_STEPS = ("solo", "unsynced", "node", "warm", "cold")
 
 def stalls_of(steps: frozenset[str] | set[str]) -> tuple[Stall, ...]:
     """The stalls that can be told from these steps."""
-    return tuple(stall for stall in STALL_BY_NAME.values() if stall.steps <= steps)
+    return tuple(stall for stall in (*STALLS, *MANY_NODE_STALLS) if stall.steps <= steps)
 
 
 def whole_iteration(steps: frozenset[str] | set[str]) -> str:
