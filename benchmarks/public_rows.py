@@ -128,6 +128,8 @@ def _row(record: dict[str, str]) -> Row | str:
         return "a GPU that the table lacks"
     if not record["batch_per_gpu"] or not record["value"]:
         return "no batch size"
+    if "parameter_server" in record["framework"]:
+        return "parameter server, without the flag"
     if "without NCCL" in record["framework"]:
         return "gradients gathered on one GPU, not all-reduced"
     gpu = gpus.find(key)

@@ -33,6 +33,10 @@ PARAMETERS = {
     "vgg13_bn": 133_053_736,
     "vgg16_bn": 138_365_992,
     "vgg19_bn": 143_678_248,
+    "inception_v3": 27_161_264 - 3_326_696,  # without its auxiliary head
+    "densenet161": 28_681_000,
+    "resnet18-cifar": 11_173_962,
+    "bert-base": 108_893_186,
     "vit_b_16": 86_567_656,
     "gpt2": 124_439_808,
     "bert-large": 334_094_338,

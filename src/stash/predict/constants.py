@@ -61,28 +61,28 @@ class Constants:
     """What each further worker of a node costs all of them, as a fraction of computing."""
 
 
-#: Fitted on 2026-11-16 to 2,149 published measurements of 12 sources:
-#: the first five to rows of one GPU,
-#: the others to rows of several. docs/validation.md has the errors of fits that left one out.
-FITTED_ROWS = 2149
+#: Fitted on 2026-11-16 to 2,133 published measurements of 12 sources: the first five to rows
+#: of one GPU, the others to rows of several. docs/validation.md has the errors of fits that left
+#: one source out.
+FITTED_ROWS = 2133
 FITTED = Constants(
-    convolution_efficiency={"fp32": 1.46, "tf32": 0.703, "amp": 0.659},
-    other_efficiency={"fp32": 0.657, "tf32": 0.4, "amp": 0.318},
-    memory_efficiency=0.526,
-    layer_seconds=6.89e-05,
+    convolution_efficiency={"fp32": 1.51, "tf32": 0.7, "amp": 0.656},
+    other_efficiency={"fp32": 0.657, "tf32": 0.4, "amp": 0.317},
+    memory_efficiency=0.529,
+    layer_seconds=6.92e-05,
     iteration_seconds=0.00102,
     bandwidth_efficiency={
-        "nvlink": 0.251,
+        "nvlink": 0.253,
         "nvswitch": 0.602,
         "pcie": 0.289,
-        "host": 0.298,
+        "host": 0.299,
         "tcp": 0.918,
         "cloud": 0.454,
-        "rdma": 0.416,
+        "rdma": 0.418,
     },
-    latency_factor=2.08,
-    message_seconds=0.000139,
-    contention=0.21,
-    straggling=0.0209,
-    sharing=0.00793,
+    latency_factor=2.09,
+    message_seconds=0.000138,
+    contention=0.212,
+    straggling=0.0208,
+    sharing=0.00803,
 )
