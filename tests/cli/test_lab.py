@@ -6,18 +6,21 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
+from rooted import NEEDS_ROOT
 from stash.cli.main import main
 
 Captured = pytest.CaptureFixture[str]
 
-needs_root = pytest.mark.skipif(
-    os.geteuid() != 0 or not any(Path(p, "tc").exists() for p in os.environ["PATH"].split(":")),
-    reason="needs root and iproute2: run `make system` as root, then the tests as root",
-)
+
+def needs_root(test: Callable[..., None]) -> Callable[..., None]:
+    """Marks a test that makes a real lab."""
+    for mark in NEEDS_ROOT:
+        test = mark(test)
+    return test
 
 
 def _stash(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -25,7 +28,6 @@ def _stash(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True)
 
 
-@pytest.mark.root
 @needs_root
 def test_a_lab_stays_up_between_commands_until_it_is_taken_down(capsys: Captured) -> None:
     up = "lab up --hosts 2 --link 200mbit --cpus 1.5 --json"
@@ -60,7 +62,6 @@ def test_a_lab_stays_up_between_commands_until_it_is_taken_down(capsys: Captured
         ("lab", "Missing command"),
     ],
 )
-@pytest.mark.root
 @needs_root
 def test_wrong_usage_is_told_in_words(words: str, message: str, capsys: Captured) -> None:
     assert main(words.split()) == 2

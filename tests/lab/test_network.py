@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from lab_rates import send
-from rooted import NEEDS_ROOT, output_of
 
+from rooted import NEEDS_ROOT, output_of
 from stash.errors import StashError, UsageError
 from stash.lab import namespaces, network, registry
 from stash.lab.network import Link

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import lab_kills
 import pytest
-from rooted import NEEDS_ROOT, exists
 
+from rooted import NEEDS_ROOT, exists
 from stash.errors import StashError, UsageError
 from stash.lab import interrupts, network, processes, registry
 from stash.lab.processes import Process

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import lab_rates
 import pytest
-from rooted import NEEDS_ROOT, python
 
+from rooted import NEEDS_ROOT, python
 from stash.errors import StashError, UsageError
 from stash.lab import cgroups, resources
 from stash.lab.resources import Limits

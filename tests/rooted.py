@@ -10,10 +10,23 @@ from pathlib import Path
 
 import pytest
 
+from stash.lab import cgroups
+
+
+def _lab_works() -> bool:
+    """Root alone is not enough: a container may withhold namespaces, or show groups read-only."""
+    tools = ("ip", "tc", "nsenter", "unshare")
+    if os.geteuid() != 0 or any(shutil.which(tool) is None for tool in tools):
+        return False
+    if not all(os.access(hierarchy.path, os.W_OK) for hierarchy in cgroups.hierarchies()):
+        return False
+    return subprocess.run(["unshare", "--net", "true"], capture_output=True).returncode == 0
+
+
 NEEDS_ROOT = [
     pytest.mark.root,
     pytest.mark.skipif(
-        os.geteuid() != 0 or any(shutil.which(tool) is None for tool in ("ip", "tc", "nsenter")),
+        not _lab_works(),
         reason="needs root and iproute2: run `make system` as root, then the tests as root",
     ),
 ]
