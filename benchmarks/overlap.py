@@ -2,11 +2,8 @@
 
 Runs emulated VGG11 and ResNet50 on a slow loopback of the lab (root needed). The link's bandwidth
 is the rate asked for, less headers; its latency is that of a tiny all-reduce. With the layers'
-costs and PyTorch's bucket rules the recurrence then gives the communication stall, and nothing is
-fitted:
-
-    start_k = max(ready_k, end_{k-1});  end_k = start_k + latency + bytes_k / bandwidth
-    stall = max(0, end_K - backward)
+costs and PyTorch's bucket rules the recurrence (recurrence.py) then gives the communication stall,
+and nothing is fitted.
 
     python benchmarks/overlap.py [--rate 125mbit]
 """
@@ -28,7 +25,6 @@ from stash.lab.network import Host, loopback
 CASES = (("resnet50", 0.05), ("vgg11", 0.02), ("resnet18", 0.1))
 #: Slowed down together with the link, so that a host's milliseconds weigh little beside a device's.
 DEVICE = "emulated:v100:bytes={scale:g}:time=4"
-BUCKET_CAPS = (1 << 20, 25 << 20)
 
 
 def main() -> None:
@@ -58,7 +54,7 @@ def run_case(
 ) -> dict[str, Any]:
     """Profile one emulated model on the link; its communication stall beside the recurrence's."""
     device = DEVICE.format(scale=scale)
-    predicted, buckets = recurrence(model, device, latency, host.link.goodput)
+    predicted, buckets = predict(model, device, latency, host.link.goodput)
     with tempfile.TemporaryDirectory(prefix="stash-overlap-") as folder:
         command = [sys.executable, "-m", "stash", "profile", model, "--device", device]
         command += ["--nproc-per-node", "2", "--steps", "unsynced,node", "--half-width", "0.5%"]
@@ -84,28 +80,24 @@ def run_case(
     }
 
 
-def recurrence(model: str, device: str, latency: float, bandwidth: float) -> tuple[float, int]:
-    """The communication stall that the layers' costs, bucket rules and link constants imply."""
+def predict(model: str, device: str, latency: float, bandwidth: float) -> tuple[float, int]:
+    """The recurrence's communication stall in seconds, and the number of buckets."""
+    from recurrence import exchange_stall, messages
+
     from stash.hardware.device_names import parse
     from stash.workloads import zoo
     from stash.workloads.emulated import Accelerator
 
-    name = parse(device)
-    accelerator = Accelerator(name, zoo.layers(model, zoo.get(model).batch_size), "fp32")
-    ready: list[tuple[float, int]] = []
-    for at, layer in zip(
-        accelerator.planned_ready_seconds, reversed(accelerator.layers), strict=True
-    ):
-        # Within a layer the weight comes before the bias, in order of registration.
-        ready += [(at, 4 * elements) for elements in layer.gradient_elements]
-    end, size, buckets = 0.0, 0, 0
-    for position, (at, gradient_bytes) in enumerate(ready):
-        size += gradient_bytes
-        cap = BUCKET_CAPS[min(buckets, 1)] * name.byte_scale
-        if size >= cap or position == len(ready) - 1:
-            end = max(at, end) + latency + size / bandwidth
-            size, buckets = 0, buckets + 1
-    return max(0.0, end - accelerator.backward_seconds), buckets
+    layers = zoo.layers(model, zoo.get(model).batch_size)
+    accelerator = Accelerator(parse(device), layers, "fp32")
+    sent = messages(accelerator)
+    stall = exchange_stall(
+        sent,
+        accelerator.backward_seconds,
+        latency_seconds=latency,
+        bytes_per_second=bandwidth,
+    )
+    return stall, len(sent)
 
 
 def probe(host: Host) -> float:

@@ -1,0 +1,214 @@
+"""The truth suite: known stalls go in, the same stalls must come out.
+
+Every experiment is one profile of a world whose stalls are known in closed form. Its result is
+written to the folder as soon as it is there; experiments whose result lies there are not repeated.
+Disks that are throttled and links that are shaped need root.
+
+    python benchmarks/truth.py --out FOLDER [--only NAME ...] [--minutes M]
+    python benchmarks/truth.py --out FOLDER --write docs     the pages, from what lies in the folder
+    python benchmarks/truth.py --list
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fnmatch
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import overlap
+from recurrence import messages
+from truth_experiments import Experiment, experiments
+from truth_worlds import FACTORY, VARIABLE, WORKERS, World, write_files
+
+HALF_WIDTH = "0.5%"
+
+
+def main() -> None:
+    options = _parse()
+    chosen = _chosen(options.only)
+    if options.list:
+        print("\n".join(f"{one.name:30} {one.about}" for one in chosen))
+    elif options.write:
+        from truth_report import write_pages
+
+        write_pages(options.out, options.write)
+    else:
+        run_all(chosen, options.out, options.minutes)
+
+
+def run_all(chosen: Sequence[Experiment], folder: Path, minutes: float) -> None:
+    """Every experiment that has no result yet; one that fails does not keep the others from it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    failed = []
+    for number, experiment in enumerate(chosen, start=1):
+        path = folder / f"{experiment.name}.json"
+        if path.exists():
+            continue
+        print(f"[{number}/{len(chosen)}] {experiment.name}", flush=True)
+        try:
+            result = run(experiment, minutes)
+        except ExperimentError as error:
+            failed.append(experiment.name)
+            print(f"  failed: {error}", flush=True)
+            continue
+        path.write_text(json.dumps(result, indent=1))
+        print("  " + _line(result), flush=True)
+    if failed:
+        raise SystemExit(f"Failed: {', '.join(failed)}. The same command tries them again.")
+
+
+class ExperimentError(Exception):
+    """A profile that was not made."""
+
+
+def run(experiment: Experiment, minutes: float) -> dict[str, Any]:
+    """Bring the world about, profile it, and put what was measured beside what is true."""
+    began = time.time()
+    with (
+        tempfile.TemporaryDirectory(prefix="stash-truth-") as folder,
+        _surroundings(experiment, Path(folder)) as (world, inside),
+    ):
+        profile = _profile(experiment, world, inside, Path(folder), minutes)
+    return {
+        "name": experiment.name,
+        "group": experiment.group,
+        "kind": experiment.kind,
+        "about": experiment.about,
+        "world": {key: value for key, value in asdict(world).items() if value},
+        "truth_seconds": {**world.truth(), "noise": 0.0},
+        "measured": {
+            name: {**stall["seconds_per_iteration"], "significant": stall["significant"]}
+            for name, stall in profile["stalls"].items()
+        },
+        "iteration_seconds": world.iteration_seconds,
+        "steps": {
+            name: step["seconds_per_iteration"]["estimate"]
+            for name, step in profile["steps"].items()
+        },
+        "wire": _wire(profile, world) if experiment.link else None,
+        "rounds": profile["run"]["rounds"],
+        "stopped": profile["run"]["stopped_because"],
+        "warnings": [check["name"] for check in profile["checks"] if check["status"] == "warn"],
+        "created": profile["created"],
+        "machine": {key: profile["machine"][key] for key in ("cpu", "cores", "system", "torch")},
+        "seconds": round(time.time() - began, 1),
+    }
+
+
+@contextlib.contextmanager
+def _surroundings(experiment: Experiment, folder: Path) -> Iterator[tuple[World, list[str]]]:
+    """The world with all that it needs on this machine, and the words to run something in it."""
+    world = replace(experiment.world, marks=str(folder / "marks"))
+    inside: list[str] = []
+    with contextlib.ExitStack() as stack:
+        if world.disk_bytes_per_second is not None:
+            files = folder / "files"
+            write_files(files)
+            groups = stack.enter_context(_throttled(files, world.disk_bytes_per_second))
+            world = replace(world, files=str(files), groups=groups)
+        if experiment.link is not None:
+            inside = stack.enter_context(overlap.slow_link(experiment.link))
+            bandwidth = overlap.goodput(experiment.link)
+            world = replace(world, link_bytes_per_second=bandwidth)
+        yield world, inside
+
+
+@contextlib.contextmanager
+def _throttled(files: Path, bytes_per_second: int) -> Iterator[tuple[str, ...]]:
+    """A control group for each worker, in which the disk under the files is slow."""
+    number = os.stat(files).st_dev
+    root = Path("/sys/fs/cgroup/blkio")
+    groups = [root / f"stash-truth-{os.getpid()}-{rank}" for rank in range(WORKERS)]
+    for group in groups:
+        group.mkdir()
+        (group / "blkio.throttle.read_bps_device").write_text(
+            f"{os.major(number)}:{os.minor(number)} {bytes_per_second}"
+        )
+    try:
+        yield tuple(str(group) for group in groups)
+    finally:
+        for group in groups:
+            group.rmdir()
+
+
+def _profile(
+    experiment: Experiment, world: World, inside: list[str], folder: Path, minutes: float
+) -> dict[str, Any]:
+    command = [*inside, sys.executable, "-m", "stash", "profile", FACTORY]
+    command += ["--device", world.device, "--nproc-per-node", str(WORKERS)]
+    command += ["--num-workers", str(world.loader_workers), "--steps", ",".join(experiment.steps)]
+    command += ["--half-width", HALF_WIDTH, "--max-minutes", str(minutes)]
+    command += ["--out", str(folder / "profiles"), "--json"]
+    environment = {**os.environ, VARIABLE: world.exported(), "OMP_NUM_THREADS": "1"}
+    if experiment.link:
+        environment["GLOO_SOCKET_IFNAME"] = "lo"
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        raise ExperimentError((done.stderr or done.stdout)[-2000:])
+    profile: dict[str, Any] = json.loads(done.stdout)
+    return profile
+
+
+def _wire(profile: dict[str, Any], world: World) -> dict[str, float]:
+    """Bytes that crossed the link in one iteration, beside what an all-reduce must send."""
+    blocks = profile["steps"]["node"]["blocks"]
+    iterations = sum(block["iterations"] + block["lead_in_iterations"] for block in blocks)
+    sent = sum(block["disturbance"]["network_bytes"] for block in blocks) / iterations
+    gradients = sum(message.bytes for message in messages(world.accelerator))
+    return {
+        "bytes_per_iteration": sent,
+        "closed_form_bytes": WORKERS * gradients,
+        "ratio": sent / (WORKERS * gradients),
+    }
+
+
+def _line(result: dict[str, Any]) -> str:
+    """What was put in and what came out, in percent of an iteration."""
+    whole = result["iteration_seconds"]
+    parts = [
+        f"{name} {100 * stall['estimate'] / whole:.2f} "
+        f"({100 * stall['low'] / whole:.2f} to {100 * stall['high'] / whole:.2f}), "
+        f"true {100 * result['truth_seconds'][name] / whole:.2f}"
+        for name, stall in result["measured"].items()
+        if name in result["truth_seconds"]
+    ]
+    end = f"{result['rounds']} rounds, {result['seconds']:.0f} s, stopped by {result['stopped']}"
+    return "\n  ".join([*parts, end, *(f"warning: {name}" for name in result["warnings"])])
+
+
+def _chosen(patterns: Sequence[str] | None) -> list[Experiment]:
+    known = experiments()
+    if not patterns:
+        return known
+    chosen = [
+        one for one in known if any(fnmatch.fnmatch(one.name, pattern) for pattern in patterns)
+    ]
+    if not chosen:
+        raise SystemExit(f"No experiment is called {' or '.join(patterns)}; --list tells them all.")
+    return chosen
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", type=Path, default=Path("truth-results"), metavar="FOLDER")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="these; * and ? as in file names")
+    parser.add_argument("--minutes", type=float, default=3.0, help="at most, for one experiment")
+    parser.add_argument("--write", type=Path, metavar="DOCS", help="write truth.md, .svg and .json")
+    parser.add_argument("--list", action="store_true", help="tell the experiments")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,180 @@
+"""What the truth suite tries: every experiment is a world, and what to call it.
+
+Amounts are parts of an iteration of one worker alone that waits for nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from truth_worlds import World
+
+ALL_STEPS = ("solo", "unsynced", "node", "warm", "cold")
+KINDS = ("communication", "contention", "prep", "fetch")
+AMOUNTS = (0.02, 0.05, 0.10, 0.20, 0.50, 1.00)
+#: A throttled disk answers at ticks of the kernel (4 ms), so a batch takes a whole number of them.
+FETCH_AMOUNTS = (0.02, 0.04, 0.10, 0.20, 0.50, 1.00)
+LINK_RATES = ("100mbit", "70mbit", "50mbit")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """One profile of one world."""
+
+    name: str
+    group: str  # sweep, masked, together, null, dilation, slow worker, links
+    about: str
+    world: World
+    kind: str | None = None  # of a sweep: the stall that is put in
+    steps: tuple[str, ...] = ALL_STEPS
+    link: str | None = None  # rate of the link between the workers
+
+
+def experiments() -> list[Experiment]:
+    """All of them, in the order in which they run."""
+    return [
+        *_sweeps(),
+        *_masked(),
+        *_together(),
+        *_nulls(),
+        *_slow_worker(),
+        *_links(),
+    ]
+
+
+def world_with(
+    *,
+    communication: float = 0.0,
+    contention: float = 0.0,
+    prep: float = 0.0,
+    fetch: float = 0.0,
+    iteration_seconds: float = 0.2,
+) -> World:
+    """A world whose stalls are such parts of an iteration.
+
+    Batches are prepared while the worker waits, so `prep` is as long as the delay. What is fetched
+    is read ahead by a loader worker, which never lets the disk idle: `fetch` is what goes beyond
+    compute.
+    """
+    plain = World(iteration_seconds=iteration_seconds)
+    exchange = plain.tail_seconds + communication * iteration_seconds if communication else 0.0
+    return replace(
+        plain,
+        exchange_seconds=exchange,
+        neighbour_seconds=contention * iteration_seconds,
+        prepare_seconds=prep * iteration_seconds,
+        read_seconds=iteration_seconds * (1 + communication + contention + fetch) if fetch else 0.0,
+        loader_workers=1 if fetch else 0,
+    )
+
+
+def _sweeps() -> list[Experiment]:
+    return [
+        Experiment(
+            name=f"{kind}-{100 * amount:g}",
+            group="sweep",
+            about=f"{kind} of {100 * amount:g} %",
+            world=world_with(**{kind: amount}),
+            kind=kind,
+        )
+        for kind in KINDS
+        for amount in (FETCH_AMOUNTS if kind == "fetch" else AMOUNTS)
+    ]
+
+
+def _masked() -> list[Experiment]:
+    plain = World()
+    whole = plain.iteration_seconds
+    loader = replace(plain, loader_workers=1)
+    cases = {
+        "masked-communication-hidden": (
+            "an exchange of 15 % of an iteration, over before the backward pass",
+            replace(plain, exchange_seconds=0.15 * whole),
+        ),
+        "masked-communication-partly": (
+            "an exchange of 30 %, begun before the end of the backward pass",
+            replace(plain, exchange_seconds=0.3 * whole),
+        ),
+        "masked-prep-hidden": (
+            "batches that take 60 % of an iteration, prepared by a loader worker",
+            replace(loader, prepare_seconds=0.6 * whole),
+        ),
+        "masked-prep-partly": (
+            "batches that take 130 % of an iteration, prepared by a loader worker",
+            replace(loader, prepare_seconds=1.3 * whole),
+        ),
+        "masked-fetch-hidden": (
+            "batches that take 60 % of an iteration to read, by a loader worker",
+            replace(loader, read_seconds=0.6 * whole),
+        ),
+    }
+    return [
+        Experiment(name=name, group="masked", about=about, world=world)
+        for name, (about, world) in cases.items()
+    ]
+
+
+def _together() -> list[Experiment]:
+    both = {"communication": 0.2, "prep": 0.2}
+    return [
+        Experiment(
+            name="together-communication-prep",
+            group="together",
+            about="communication of 20 % and prep of 20 %",
+            world=world_with(**both),
+        ),
+        Experiment(
+            name="together-contention-fetch",
+            group="together",
+            about="contention of 10 % and fetch of 20 %",
+            world=world_with(contention=0.1, fetch=0.2),
+        ),
+        Experiment(
+            name="dilated-communication-prep",
+            group="together",
+            about="communication of 20 % and prep of 20 %, everything twice as slow",
+            world=world_with(**both, iteration_seconds=0.4),
+        ),
+    ]
+
+
+def _nulls() -> list[Experiment]:
+    return [
+        Experiment(
+            name=f"null-{where}",
+            group="null",
+            about=f"nothing put in; batches from {words}",
+            world=World(loader_workers=loaders),
+            steps=(*ALL_STEPS, "again"),
+        )
+        for where, words, loaders in (
+            ("own", "the worker itself", 0),
+            ("loader", "a loader worker", 1),
+        )
+    ]
+
+
+def _slow_worker() -> list[Experiment]:
+    plain = World()
+    return [
+        Experiment(
+            name="slow-worker-30",
+            group="slow worker",
+            about="one of two workers is 30 % slower",
+            world=replace(plain, slow_worker_seconds=0.3 * plain.iteration_seconds),
+        )
+    ]
+
+
+def _links() -> list[Experiment]:
+    return [
+        Experiment(
+            name=f"link-{rate}",
+            group="links",
+            about=f"ResNet50, its gradients over a link of {rate}",
+            world=World(iteration_seconds=0.4, model="resnet50", byte_scale=0.02),
+            steps=("solo", "unsynced", "node"),
+            link=rate,
+        )
+        for rate in LINK_RATES
+    ]

@@ -1,0 +1,314 @@
+"""The pages of the truth suite: docs/truth.md, its figure and truth.json, from a folder of results.
+
+Every number on the page comes from the results; what misses its bar is said so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from scipy import stats
+from truth_experiments import KINDS
+
+SLOPE_BAR = 0.05
+INTERCEPT_BAR = 1.0  # percent of an iteration
+LEAKAGE_BAR = 2.0
+
+Result = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Measured against true, in percent of an iteration, over the amounts of one kind."""
+
+    amounts: int
+    slope: float
+    intercept: float
+    intercept_half_width: float  # of the 95 % interval
+    r_squared: float
+
+    @property
+    def met(self) -> bool:
+        """Slope near one, intercept's interval narrow and around zero."""
+        return (
+            abs(self.slope - 1) <= SLOPE_BAR
+            and self.intercept_half_width <= INTERCEPT_BAR
+            and abs(self.intercept) <= self.intercept_half_width
+        )
+
+
+def write_pages(folder: Path, docs: Path) -> None:
+    """Rewrite the three files."""
+    results = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+    if not results:
+        raise SystemExit(f"There is no result in {folder}; run the experiments first.")
+    results.sort(key=lambda one: (one["created"], one["name"]))
+    fits = {kind: fit_of(sweep) for kind in KINDS if len(sweep := sweep_of(results, kind)) > 2}
+    summary = {
+        "fits": {kind: {**asdict(fit), "met": fit.met} for kind, fit in fits.items()},
+        "leakage_percent": leakage(results),
+        "experiments": results,
+    }
+    (docs / "truth.json").write_text(json.dumps(summary, indent=1) + "\n")
+    (docs / "truth.svg").write_text(_figure(results))
+    (docs / "truth.md").write_text(_page(results, fits))
+
+
+def sweep_of(results: Iterable[Result], kind: str) -> list[Result]:
+    """The experiments that put in one kind of stall, by amount."""
+    return sorted((r for r in results if r["kind"] == kind), key=lambda r: true_percent(r, kind))
+
+
+def fit_of(sweep: Sequence[Result]) -> Fit:
+    """Least squares over the amounts of a sweep."""
+    kind = sweep[0]["kind"]
+    found = stats.linregress(
+        [true_percent(one, kind) for one in sweep], [measured_percent(one, kind) for one in sweep]
+    )
+    quantile = float(stats.t.ppf(0.975, len(sweep) - 2))
+    return Fit(
+        len(sweep),
+        float(found.slope),
+        float(found.intercept),
+        quantile * float(found.intercept_stderr),
+        float(found.rvalue) ** 2,
+    )
+
+
+def leakage(results: Sequence[Result]) -> dict[str, dict[str, float]]:
+    """By injected and other stall: the largest error over the sweep, with its sign, in percent."""
+    return {
+        kind: {
+            other: max((_error(one, other) for one in sweep_of(results, kind)), key=abs)
+            for other in KINDS
+            if other != kind
+        }
+        for kind in KINDS
+        if sweep_of(results, kind)
+    }
+
+
+def true_percent(result: Result, stall: str) -> float:
+    """Of an iteration, by the closed form."""
+    return float(100 * result["truth_seconds"][stall] / result["iteration_seconds"])
+
+
+def measured_percent(result: Result, stall: str, end: str = "estimate") -> float:
+    """Of an iteration, as measured."""
+    return float(100 * result["measured"][stall][end] / result["iteration_seconds"])
+
+
+def _error(result: Result, stall: str) -> float:
+    return measured_percent(result, stall) - true_percent(result, stall)
+
+
+def _page(results: Sequence[Result], fits: dict[str, Fit]) -> str:
+    return "\n\n".join(
+        [
+            _head(results),
+            "![Measured against put in, and the error, for every kind of stall](truth.svg)",
+            "## What comes out of what goes in\n\n" + _fits(fits),
+            _sweeps(results),
+            "## What leaks into other stalls\n\n" + _leakage(results),
+            "## Hidden delays\n\nA delay that compute hides is no stall. The truth is the part "
+            "that is exposed.\n\n" + _rows(results, "masked"),
+            "## Two at once, and everything slower\n\n" + _rows(results, "together"),
+            "## Nothing put in\n\n`noise` is one step against itself.\n\n" + _rows(results, "null"),
+            "## One slow worker\n\nA block lasts as long as its slowest worker, and one worker "
+            "alone is the fast one: the wait is contention.\n\n" + _rows(results, "slow worker"),
+            "## Real links\n\n" + _links(results),
+            "## What misses its bar\n\n" + _missed(results, fits),
+            _METHOD,
+        ]
+    )
+
+
+def _head(results: Sequence[Result]) -> str:
+    days = sorted({one["created"][:10] for one in results})
+    machine = results[0]["machine"]
+    minutes = sum(one["seconds"] for one in results) / 60
+    return f"""# Truth: known stalls go in, the same stalls come out
+
+Two workers train on emulated devices. Delays of known length are put in from outside the measuring
+code: into the exchange of gradients, into iterations beside another worker, into the data set; data
+lie on a disk that is really throttled, and links are really slow. What each stall must then be
+follows from closed forms, not from another measurement. This page is written by
+
+```
+make truth
+```
+
+Measured on {" to ".join(dict.fromkeys((days[0], days[-1])))}: {len(results)} experiments,
+{minutes:.0f} minutes, half-width asked 0.5 % of an iteration; {machine["cpu"]}, {machine["cores"]}
+cores, {machine["system"]}, torch {machine["torch"]}. All figures are percent of an iteration that
+waits for nothing, with 95 % intervals. [truth.json](truth.json) has them all."""
+
+
+def _fits(fits: dict[str, Fit]) -> str:
+    rows = [
+        [
+            f"`{kind}`",
+            str(fit.amounts),
+            f"{fit.slope:.4f}",
+            f"{fit.intercept:+.2f} ({fit.intercept - fit.intercept_half_width:+.2f} to "
+            f"{fit.intercept + fit.intercept_half_width:+.2f})",
+            f"{fit.r_squared:.5f}",
+            "met" if fit.met else "**missed**",
+        ]
+        for kind, fit in fits.items()
+    ]
+    bar = f"slope 1 +- {SLOPE_BAR}, intercept around 0 within +-{INTERCEPT_BAR:g} %"
+    return _table(["stall", "amounts", "slope", "intercept, %", "R²", bar], rows)
+
+
+def _sweeps(results: Sequence[Result]) -> str:
+    rows = [
+        [f"`{kind}`", f"{true_percent(one, kind):.2f}", _interval(one, kind), _signed(one, kind)]
+        for kind in KINDS
+        for one in sweep_of(results, kind)
+    ]
+    return _table(["stall", "put in, %", "measured, %", "error"], rows)
+
+
+def _leakage(results: Sequence[Result]) -> str:
+    found = leakage(results)
+    rows = [
+        [f"`{kind}`", *(f"{others[o]:+.2f}" if o in others else "" for o in KINDS)]
+        for kind, others in found.items()
+    ]
+    words = (
+        "The largest error of each other stall over the amounts of a sweep, in percent of an "
+        f"iteration; the bar is {LEAKAGE_BAR:g}.\n\n"
+    )
+    return words + _table(["put in", *(f"`{kind}`" for kind in KINDS)], rows)
+
+
+def _rows(results: Sequence[Result], group: str) -> str:
+    rows = []
+    for one in (r for r in results if r["group"] == group):
+        for stall in one["measured"]:
+            if stall in one["truth_seconds"]:
+                significant = "yes" if one["measured"][stall]["significant"] else "no"
+                true = f"{true_percent(one, stall):.2f}"
+                rows.append([one["about"], f"`{stall}`", true, _interval(one, stall), significant])
+    return _table(["world", "stall", "true, %", "measured, %", "significant"], rows)
+
+
+def _links(results: Sequence[Result]) -> str:
+    rows = [
+        [
+            one["about"],
+            f"{true_percent(one, 'communication'):.2f}",
+            _interval(one, "communication"),
+            f"{measured_percent(one, 'communication') / true_percent(one, 'communication'):.3f}",
+            f"{one['wire']['ratio']:.3f}",
+        ]
+        for one in results
+        if one["group"] == "links"
+    ]
+    words = (
+        "The loopback of a network namespace, slowed by a token bucket. Truth: the overlap "
+        "recurrence with the\nlink's goodput. The last column proves that gradients crossed the "
+        "link: bytes counted there over bytes\nthat an all-reduce between two workers must send; "
+        "headers are the rest.\n\n"
+    )
+    head = ["world", "communication by recurrence, %", "measured, %", "measured / true"]
+    return words + _table([*head, "bytes on the wire / closed form"], rows)
+
+
+def _missed(results: Sequence[Result], fits: dict[str, Fit]) -> str:
+    missed = [f"- `{kind}`: slope or intercept, see above" for kind, f in fits.items() if not f.met]
+    missed += [
+        f"- leakage of `{kind}` into `{other}`: {error:+.2f} %"
+        for kind, others in leakage(results).items()
+        for other, error in others.items()
+        if abs(error) > LEAKAGE_BAR
+    ]
+    missed += [
+        f"- {one['about']}: `{stall}` is called significant"
+        for one in results
+        if one["group"] in ("masked", "null")
+        for stall, true in one["truth_seconds"].items()
+        if true == 0 and one["measured"].get(stall, {}).get("significant")
+    ]
+    return "\n".join(missed) or "Nothing."
+
+
+def _interval(result: Result, stall: str) -> str:
+    value, low, high = (measured_percent(result, stall, e) for e in ("estimate", "low", "high"))
+    return f"{value:.2f} ({low:.2f} to {high:.2f})"
+
+
+def _signed(result: Result, stall: str) -> str:
+    return f"{_error(result, stall):+.2f}"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
+
+
+def _figure(results: Sequence[Result]) -> str:
+    """Left: measured against put in. Right: the error, with its interval. One SVG document."""
+    import altair as alt
+    import vl_convert
+
+    points = [
+        {
+            "stall": kind,
+            "true": true_percent(one, kind),
+            "measured": measured_percent(one, kind),
+            **{e: measured_percent(one, kind, e) - true_percent(one, kind) for e in _ENDS},
+        }
+        for kind in KINDS
+        for one in sweep_of(results, kind)
+    ]
+    base = alt.Chart(alt.Data(values=points)).properties(width=300, height=300)
+    put_in = alt.X("true:Q", title="put in, % of an iteration").scale(type="log", domain=[1.5, 130])
+    colour = alt.Color("stall:N", title=None)
+    ideal = alt.Chart(alt.Data(values=[{"v": 1.5}, {"v": 130}])).mark_line(color="lightgray")
+    log = alt.Scale(type="log", domain=[1.5, 130])
+    left = ideal.encode(x=alt.X("v:Q").scale(log), y=alt.Y("v:Q").scale(log)) + base.mark_point(
+        filled=True, size=50
+    ).encode(
+        x=put_in,
+        y=alt.Y("measured:Q", title="measured, % of an iteration").scale(log),
+        color=colour,
+    )
+    error = alt.Y("estimate:Q", title="error, % of an iteration")
+    dodge = alt.XOffset("stall:N")
+    amount = alt.X("true:O", title="put in, % of an iteration").axis(labelAngle=0, format="g")
+    right = base.mark_point(filled=True, size=40).encode(
+        x=amount, xOffset=dodge, y=error, color=colour
+    ) + base.mark_rule().encode(
+        x=amount, xOffset=dodge, y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), color=colour
+    )
+    return str(vl_convert.vegalite_to_svg((left | right).to_dict()))
+
+
+_ENDS = ("estimate", "low", "high")
+
+_METHOD = """## How the worlds are made
+
+- **Device.** Emulated, slowed so that an iteration lasts 200 ms: a host's own tenths of a
+  millisecond then weigh little. Its first layer, the last in the backward pass, is frozen: what an
+  exchange between two processes really takes (less than a millisecond) hides there.
+- **Communication.** Every all-reduce ends later by a known time. Truth is the overlap recurrence
+  (`benchmarks/recurrence.py`): `end_k = max(ready_k, end_{k-1}) + delay + bytes_k / bandwidth`, and
+  the stall is what goes beyond the backward pass.
+- **Contention.** An iteration takes longer by a known time when another worker computes during it.
+- **Prep.** The data set waits for a known time before it gives a batch. Batches are made in the
+  worker itself, so the wait is exposed as a whole; with a loader worker (hidden delays) only what
+  goes beyond an iteration is.
+- **Fetch.** Every worker reads from a disk that the kernel throttles, in a control group of its
+  own. A loader worker reads ahead without pause, so `cold` is bytes / rate, and the stall is what
+  goes beyond an iteration. The kernel lets a request pass at once while less than 0.1 s of the rate
+  is used up, and otherwise waits in ticks of 4 ms, up to 63 of them exactly. So every file is one
+  request that is worth 0.1 to 0.25 s, and a batch takes a whole number of ticks.
+- **Links.** `tbf` on the loopback of a network namespace; bandwidth is its rate less headers.
+- **Everything slower.** Device and delays twice as slow: all percentages must stay.
+"""

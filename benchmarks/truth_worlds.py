@@ -1,0 +1,227 @@
+"""Worlds whose stalls are known: a training job with delays put in, and closed forms of them.
+
+The factory `truth_worlds.py:job` builds the job of the world that the variable `STASH_TRUTH_WORLD`
+describes. The device is emulated; its last layer to compute has no gradients, so an exchange
+that takes a millisecond of real time is hidden and does not blur what is put in.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from recurrence import exchange_stall, messages
+from torch import nn
+from torch.utils.data import Dataset
+
+import stash
+from stash.hardware.device_names import parse
+from stash.lab import delays
+from stash.workloads import train, zoo
+from stash.workloads.emulated import Accelerator
+
+VARIABLE = "STASH_TRUTH_WORLD"
+FACTORY = f"{Path(__file__).resolve()}:job"
+
+WORKERS = 2
+#: Of one epoch and worker; more than a window of the engine's takes.
+BATCHES = 16
+SAMPLES_PER_BATCH = 2
+#: Every sample is a file of its own, small enough to be read by one request to the disk.
+FILE_BYTES = 1 << 16
+SAMPLES = WORKERS * BATCHES * SAMPLES_PER_BATCH
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """What one iteration does, and what was put into it; all times in seconds."""
+
+    iteration_seconds: float = 0.2
+    exchange_seconds: float = 0.0  # every message between workers takes so much longer
+    neighbour_seconds: float = 0.0  # an iteration beside another worker's
+    slow_worker_seconds: float = 0.0  # every iteration of the last worker
+    prepare_seconds: float = 0.0  # a batch, beside reading it
+    read_seconds: float = 0.0  # a batch, at the rate of the disk
+    loader_workers: int = 0
+    model: str | None = None  # of the zoo; otherwise a small net with a tail without gradients
+    byte_scale: float = 1.0
+    link_bytes_per_second: float | None = None  # of an all-reduce; none: as fast as it gets
+    files: str | None = None  # folder with what is read
+    groups: tuple[str, ...] = ()  # by rank: the control group whose disk is throttled
+    marks: str | None = None  # file by which neighbours know of each other
+
+    @cached_property
+    def accelerator(self) -> Accelerator:
+        """The emulated device, slowed so that an iteration lasts as long as it should."""
+        layers = train.layers_of(_workload(self))
+        scale = f"emulated:v100:bytes={self.byte_scale:.12g}"
+        plain = Accelerator(parse(scale), layers, "fp32")
+        time_scale = self.iteration_seconds / iteration_seconds(plain)
+        return Accelerator(parse(f"{scale}:time={time_scale:.12g}"), layers, "fp32")
+
+    @property
+    def device(self) -> str:
+        """As `--device` takes it."""
+        return str(self.accelerator.name)
+
+    @property
+    def disk_bytes_per_second(self) -> int | None:
+        """The rate at which a batch takes as long to read as it should; none: not throttled."""
+        if not self.read_seconds:
+            return None
+        return round(SAMPLES_PER_BATCH * FILE_BYTES / self.read_seconds)
+
+    @property
+    def tail_seconds(self) -> float:
+        """What is left of the backward pass when the last message can be sent."""
+        device = self.accelerator
+        return device.backward_seconds - messages(device)[-1].ready_seconds
+
+    def truth(self) -> dict[str, float]:
+        """Seconds per iteration of every stall, in closed form."""
+        solo = self.iteration_seconds
+        unsynced = solo + self.neighbour_seconds + self.slow_worker_seconds
+        node = unsynced + exchange_stall(
+            messages(self.accelerator),
+            self.accelerator.backward_seconds,
+            latency_seconds=self.exchange_seconds,
+            bytes_per_second=self.link_bytes_per_second or float("inf"),
+        )
+        warm = self._fed(node, self.prepare_seconds)
+        cold = self._fed(node, self.prepare_seconds + self.read_seconds)
+        return {
+            "contention": unsynced - solo,
+            "communication": node - unsynced,
+            "prep": warm - node,
+            "fetch": cold - warm,
+        }
+
+    def _fed(self, node: float, batch_seconds: float) -> float:
+        """Without loader workers a batch is waited for; one loader worker prepares it meanwhile."""
+        return max(node, batch_seconds) if self.loader_workers else node + batch_seconds
+
+    def exported(self) -> str:
+        """The value of `VARIABLE` that brings this world about."""
+        return json.dumps(asdict(self))
+
+
+def iteration_seconds(device: Accelerator) -> float:
+    """Of one iteration that waits for nothing."""
+    return device.forward_seconds + device.backward_seconds + device.optimizer_seconds
+
+
+def world_here() -> World:
+    """The world that this process is in."""
+    given = json.loads(os.environ.get(VARIABLE, "{}"))
+    return World(**{**given, "groups": tuple(given.get("groups", ()))})
+
+
+def job() -> stash.Workload:
+    """The training job of the world that this process is in, with its delays in place."""
+    world = world_here()
+    if "RANK" in os.environ:  # a worker, not the launcher that only looks at shapes
+        _install(world, int(os.environ["RANK"]))
+    return _workload(world)
+
+
+def write_files(folder: Path) -> None:
+    """What an epoch of two workers reads."""
+    folder.mkdir(exist_ok=True)
+    for number in range(SAMPLES):
+        (folder / str(number)).write_bytes(os.urandom(FILE_BYTES))
+    os.sync()
+
+
+def _install(world: World, rank: int) -> None:
+    if world.exchange_seconds:
+        delays.slow_exchange(world.exchange_seconds)
+    if world.neighbour_seconds:
+        assert world.marks is not None
+        delays.slow_neighbours(world.neighbour_seconds, Path(world.marks))
+    if world.slow_worker_seconds:
+        delays.slow_forward(world.slow_worker_seconds, only_rank=WORKERS - 1)
+    if world.groups:
+        (Path(world.groups[rank]) / "cgroup.procs").write_text(str(os.getpid()))
+
+
+def _workload(world: World) -> stash.Workload:
+    if world.model is not None:
+        return _zoo_workload(world.model)
+    data: Dataset[Any] = _Files(Path(world.files)) if world.files else _Instant()
+    if world.prepare_seconds:
+        data = delays.SlowBatches(data, world.prepare_seconds)
+    return stash.Workload(
+        name="truth",
+        model=_Net,
+        data=data,
+        loss=_loss,
+        optimizer=_sgd,
+        batch_size=SAMPLES_PER_BATCH,
+        collate=len,  # a number: passing tensors from a loader worker takes a millisecond
+    )
+
+
+def _zoo_workload(model: str) -> stash.Workload:
+    entry = zoo.get(model)
+    return stash.Workload(
+        name=model,
+        model=entry.builder,
+        data=_Images(),
+        loss=entry.loss,
+        optimizer=entry.optimizer,
+        batch_size=entry.batch_size,
+    )
+
+
+class _Net(nn.Module):
+    """Three layers. The first, last in the backward pass, is frozen: the exchange's tail."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(4, 4, 3, padding=1).requires_grad_(False)
+        self.body = nn.Conv2d(4, 8, 3, padding=1)
+        self.head = nn.Conv2d(8, 4, 3, padding=1)
+
+    def forward(self, pictures: torch.Tensor) -> torch.Tensor:
+        return self.head(self.body(self.stem(pictures)))
+
+
+def _loss(model: nn.Module, batch: int) -> torch.Tensor:
+    return model(torch.zeros(8, 4, 64, 64)).mean()
+
+
+def _sgd(parameters: Any) -> torch.optim.Optimizer:
+    return torch.optim.SGD(parameters, lr=0.1)
+
+
+class _Instant(Dataset[Any]):
+    """Samples that cost nothing."""
+
+    def __len__(self) -> int:
+        return SAMPLES
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+
+class _Files(_Instant):
+    """Samples that have to be read."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __getitem__(self, index: int) -> int:
+        with (self._folder / str(index)).open("rb", buffering=0) as file:
+            return len(file.read(FILE_BYTES))
+
+
+class _Images(_Instant):
+    """Black pictures for a net of the zoo, which wants their shape."""
+
+    def __getitem__(self, index: int) -> Any:
+        return torch.zeros(3, 224, 224), 0
