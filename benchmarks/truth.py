@@ -21,14 +21,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import overlap
 from recurrence import messages
 from truth_experiments import Experiment, experiments
 from truth_worlds import FACTORY, VARIABLE, WORKERS, World, write_files
+
+from stash.lab import network, resources
 
 HALF_WIDTH = "0.5%"
 
@@ -76,9 +77,10 @@ def run(experiment: Experiment, minutes: float) -> dict[str, Any]:
     began = time.time()
     with (
         tempfile.TemporaryDirectory(prefix="stash-truth-") as folder,
-        _surroundings(experiment, Path(folder)) as (world, inside),
+        surroundings(experiment, Path(folder)) as where,
     ):
-        profile = _profile(experiment, world, inside, Path(folder), minutes)
+        profile = _profile(experiment, where, Path(folder), minutes)
+    world = where.world
     return {
         "name": experiment.name,
         "group": experiment.group,
@@ -105,53 +107,48 @@ def run(experiment: Experiment, minutes: float) -> dict[str, Any]:
     }
 
 
+@dataclass(frozen=True)
+class Surroundings:
+    """A world with all that it needs on this machine."""
+
+    world: World
+    inside: list[str]  # in front of a command, these run it there
+    environment: dict[str, str]
+
+
 @contextlib.contextmanager
-def _surroundings(experiment: Experiment, folder: Path) -> Iterator[tuple[World, list[str]]]:
-    """The world with all that it needs on this machine, and the words to run something in it."""
+def surroundings(experiment: Experiment, folder: Path) -> Iterator[Surroundings]:
+    """Files on a throttled disk, and a slow link, where the experiment has them."""
     world = replace(experiment.world, marks=str(folder / "marks"))
     inside: list[str] = []
+    environment: dict[str, str] = {}
     with contextlib.ExitStack() as stack:
         if world.disk_bytes_per_second is not None:
             files = folder / "files"
-            write_files(files)
-            groups = stack.enter_context(_throttled(files, world.disk_bytes_per_second))
-            world = replace(world, files=str(files), groups=groups)
+            write_files(world, files)
+            rate = f"{world.disk_bytes_per_second}B/s"
+            disk = stack.enter_context(resources.storage(files, rate, workers=WORKERS))
+            environment |= disk.environment
+            world = replace(world, files=str(files))
         if experiment.link is not None:
-            inside = stack.enter_context(overlap.slow_link(experiment.link))
-            bandwidth = overlap.goodput(experiment.link)
-            world = replace(world, link_bytes_per_second=bandwidth)
-        yield world, inside
-
-
-@contextlib.contextmanager
-def _throttled(files: Path, bytes_per_second: int) -> Iterator[tuple[str, ...]]:
-    """A control group for each worker, in which the disk under the files is slow."""
-    number = os.stat(files).st_dev
-    root = Path("/sys/fs/cgroup/blkio")
-    groups = [root / f"stash-truth-{os.getpid()}-{rank}" for rank in range(WORKERS)]
-    for group in groups:
-        group.mkdir()
-        (group / "blkio.throttle.read_bps_device").write_text(
-            f"{os.major(number)}:{os.minor(number)} {bytes_per_second}"
-        )
-    try:
-        yield tuple(str(group) for group in groups)
-    finally:
-        for group in groups:
-            group.rmdir()
+            host = stack.enter_context(network.loopback(experiment.link))
+            inside = host.inside
+            environment |= host.environment
+            world = replace(world, link_bytes_per_second=host.link.goodput)
+        environment[VARIABLE] = world.exported()
+        yield Surroundings(world, inside, environment)
 
 
 def _profile(
-    experiment: Experiment, world: World, inside: list[str], folder: Path, minutes: float
+    experiment: Experiment, where: Surroundings, folder: Path, minutes: float
 ) -> dict[str, Any]:
-    command = [*inside, sys.executable, "-m", "stash", "profile", FACTORY]
+    world = where.world
+    command = [*where.inside, sys.executable, "-m", "stash", "profile", FACTORY]
     command += ["--device", world.device, "--nproc-per-node", str(WORKERS)]
     command += ["--num-workers", str(world.loader_workers), "--steps", ",".join(experiment.steps)]
     command += ["--half-width", HALF_WIDTH, "--max-minutes", str(minutes)]
     command += ["--out", str(folder / "profiles"), "--json"]
-    environment = {**os.environ, VARIABLE: world.exported(), "OMP_NUM_THREADS": "1"}
-    if experiment.link:
-        environment["GLOO_SOCKET_IFNAME"] = "lo"
+    environment = {**os.environ, **where.environment, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     if done.returncode:
         raise ExperimentError((done.stderr or done.stdout)[-2000:])

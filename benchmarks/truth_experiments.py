@@ -56,7 +56,7 @@ def world_with(
     is read ahead by a loader worker, which never lets the disk idle: `fetch` is what goes beyond
     compute.
     """
-    plain = World(iteration_seconds=iteration_seconds)
+    plain = World(iteration_seconds=iteration_seconds, tail=not communication)
     exchange = plain.tail_seconds + communication * iteration_seconds if communication else 0.0
     return replace(
         plain,

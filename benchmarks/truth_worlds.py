@@ -1,8 +1,7 @@
 """Worlds whose stalls are known: a training job with delays put in, and closed forms of them.
 
 The factory `truth_worlds.py:job` builds the job of the world that the variable `STASH_TRUTH_WORLD`
-describes. The device is emulated; its last layer to compute has no gradients, so an exchange
-that takes a millisecond of real time is hidden and does not blur what is put in.
+describes. The device is emulated.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from torch.utils.data import Dataset
 
 import stash
 from stash.hardware.device_names import parse
-from stash.lab import delays
+from stash.lab import delays, resources
 from stash.workloads import train, zoo
 from stash.workloads.emulated import Accelerator
 
@@ -31,10 +30,8 @@ FACTORY = f"{Path(__file__).resolve()}:job"
 WORKERS = 2
 #: Of one epoch and worker; more than a window of the engine's takes.
 BATCHES = 16
-SAMPLES_PER_BATCH = 2
 #: Every sample is a file of its own, small enough to be read by one request to the disk.
 FILE_BYTES = 1 << 16
-SAMPLES = WORKERS * BATCHES * SAMPLES_PER_BATCH
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,11 +45,14 @@ class World:
     prepare_seconds: float = 0.0  # a batch, beside reading it
     read_seconds: float = 0.0  # a batch, at the rate of the disk
     loader_workers: int = 0
-    model: str | None = None  # of the zoo; otherwise a small net with a tail without gradients
+    samples_per_batch: int = 2
+    #: Whether the backward pass ends with a layer without gradients. What an exchange really takes,
+    #: less than a millisecond, then hides there instead of blurring what is put in.
+    tail: bool = True
+    model: str | None = None  # of the zoo; otherwise a small net
     byte_scale: float = 1.0
     link_bytes_per_second: float | None = None  # of an all-reduce; none: as fast as it gets
     files: str | None = None  # folder with what is read
-    groups: tuple[str, ...] = ()  # by rank: the control group whose disk is throttled
     marks: str | None = None  # file by which neighbours know of each other
 
     @cached_property
@@ -74,7 +74,7 @@ class World:
         """The rate at which a batch takes as long to read as it should; none: not throttled."""
         if not self.read_seconds:
             return None
-        return round(SAMPLES_PER_BATCH * FILE_BYTES / self.read_seconds)
+        return round(self.samples_per_batch * FILE_BYTES / self.read_seconds)
 
     @property
     def tail_seconds(self) -> float:
@@ -117,27 +117,26 @@ def iteration_seconds(device: Accelerator) -> float:
 
 def world_here() -> World:
     """The world that this process is in."""
-    given = json.loads(os.environ.get(VARIABLE, "{}"))
-    return World(**{**given, "groups": tuple(given.get("groups", ()))})
+    return World(**json.loads(os.environ.get(VARIABLE, "{}")))
 
 
 def job() -> stash.Workload:
     """The training job of the world that this process is in, with its delays in place."""
     world = world_here()
     if "RANK" in os.environ:  # a worker, not the launcher that only looks at shapes
-        _install(world, int(os.environ["RANK"]))
+        _install(world)
     return _workload(world)
 
 
-def write_files(folder: Path) -> None:
-    """What an epoch of two workers reads."""
+def write_files(world: World, folder: Path) -> None:
+    """What an epoch of all workers reads."""
     folder.mkdir(exist_ok=True)
-    for number in range(SAMPLES):
+    for number in range(_samples(world.samples_per_batch)):
         (folder / str(number)).write_bytes(os.urandom(FILE_BYTES))
     os.sync()
 
 
-def _install(world: World, rank: int) -> None:
+def _install(world: World) -> None:
     if world.exchange_seconds:
         delays.slow_exchange(world.exchange_seconds)
     if world.neighbour_seconds:
@@ -145,23 +144,30 @@ def _install(world: World, rank: int) -> None:
         delays.slow_neighbours(world.neighbour_seconds, Path(world.marks))
     if world.slow_worker_seconds:
         delays.slow_forward(world.slow_worker_seconds, only_rank=WORKERS - 1)
-    if world.groups:
-        (Path(world.groups[rank]) / "cgroup.procs").write_text(str(os.getpid()))
+    if world.read_seconds:
+        resources.enter_own_group()
+
+
+def _samples(per_batch: int) -> int:
+    return WORKERS * BATCHES * per_batch
 
 
 def _workload(world: World) -> stash.Workload:
     if world.model is not None:
         return _zoo_workload(world.model)
-    data: Dataset[Any] = _Files(Path(world.files)) if world.files else _Instant()
+    samples = _samples(world.samples_per_batch)
+    data: Dataset[Any] = _Instant(samples)
+    if world.files is not None:
+        data = _Files(samples, Path(world.files))
     if world.prepare_seconds:
         data = delays.SlowBatches(data, world.prepare_seconds)
     return stash.Workload(
         name="truth",
-        model=_Net,
+        model=partial(_Net, tail=world.tail),
         data=data,
         loss=_loss,
         optimizer=_sgd,
-        batch_size=SAMPLES_PER_BATCH,
+        batch_size=world.samples_per_batch,
         collate=len,  # a number: passing tensors from a loader worker takes a millisecond
     )
 
@@ -171,7 +177,7 @@ def _zoo_workload(model: str) -> stash.Workload:
     return stash.Workload(
         name=model,
         model=entry.builder,
-        data=_Images(),
+        data=_Images(_samples(entry.batch_size)),
         loss=entry.loss,
         optimizer=entry.optimizer,
         batch_size=entry.batch_size,
@@ -179,11 +185,11 @@ def _zoo_workload(model: str) -> stash.Workload:
 
 
 class _Net(nn.Module):
-    """Three layers. The first, last in the backward pass, is frozen: the exchange's tail."""
+    """Three layers. The first, which is the last in the backward pass, may be frozen: the tail."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, tail: bool) -> None:
         super().__init__()
-        self.stem = nn.Conv2d(4, 4, 3, padding=1).requires_grad_(False)
+        self.stem = nn.Conv2d(4, 4, 3, padding=1).requires_grad_(not tail)
         self.body = nn.Conv2d(4, 8, 3, padding=1)
         self.head = nn.Conv2d(8, 4, 3, padding=1)
 
@@ -202,8 +208,11 @@ def _sgd(parameters: Any) -> torch.optim.Optimizer:
 class _Instant(Dataset[Any]):
     """Samples that cost nothing."""
 
+    def __init__(self, samples: int) -> None:
+        self._samples = samples
+
     def __len__(self) -> int:
-        return SAMPLES
+        return self._samples
 
     def __getitem__(self, index: int) -> int:
         return index
@@ -212,7 +221,8 @@ class _Instant(Dataset[Any]):
 class _Files(_Instant):
     """Samples that have to be read."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, samples: int, folder: Path) -> None:
+        super().__init__(samples)
         self._folder = folder
 
     def __getitem__(self, index: int) -> int:

@@ -1,0 +1,158 @@
+"""Are the intervals honest for every kind of stall, also while something else loads the machine?
+
+For each kind one gang is launched in a world whose stall is known in closed form. Its rounds are
+cut into many short profiles of consecutive rounds; a 95 % interval should hold the truth in 90 to
+99 of 100 of them.
+
+    python benchmarks/coverage_by_kind.py [--only KIND ...] [--bursts] [--json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import multiprocessing
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from truth import surroundings
+from truth_experiments import KINDS, Experiment, world_with
+from truth_worlds import FACTORY, WORKERS
+
+from stash.launch.api import _run_launches
+from stash.launch.request import Request, prepare
+from stash.results.assemble import Recording
+from stash.results.estimates import Times
+from stash.results.statistics import Estimate
+from stash.results.steps import STALL_BY_NAME
+
+AMOUNT = 0.2
+BURST_SECONDS = 0.5
+BURST_EVERY_SECONDS = 2.0
+#: A replay block of one iteration must last 50 ms; a disk's answer 100 ms (docs/truth.md).
+ITERATION_SECONDS = {"communication": 0.06, "contention": 0.06, "prep": 0.06, "fetch": 0.1}
+
+
+def main() -> None:
+    options = _parse()
+    with bursts() if options.bursts else contextlib.nullcontext():
+        found = [
+            covered_by(kind, options.profiles, options.rounds) for kind in options.only or KINDS
+        ]
+    if options.json:
+        print(json.dumps({"bursts": options.bursts, "kinds": found}, indent=1))
+        return
+    for one in found:
+        print(
+            f"{one['kind']}: {one['covered']} of {one['profiles']} intervals hold the truth of "
+            f"{one['truth_ms']:.3f} ms; mean estimate {one['mean_estimate_ms']:.3f} ms, mean "
+            f"half-width {one['mean_half_width_ms']:.3f} ms"
+        )
+
+
+def covered_by(kind: str, profiles: int, rounds: int) -> dict[str, Any]:
+    """One launch, cut into short profiles; how many of their intervals hold the truth."""
+    experiment = _experiment(kind)
+    truth = experiment.world.truth()[kind]
+    recording = _record(experiment, profiles * rounds)
+    parts = [
+        Times.of(recording.rounds[first : first + rounds]).stall(STALL_BY_NAME[kind])
+        for first in range(0, profiles * rounds, rounds)
+    ]
+    return {
+        "kind": kind,
+        "profiles": profiles,
+        "rounds": rounds,
+        "covered": sum(_holds(part, truth) for part in parts),
+        "truth_ms": 1e3 * truth,
+        "mean_estimate_ms": 1e3 * statistics.mean(part.value for part in parts),
+        "mean_half_width_ms": 1e3 * statistics.mean(part.half_width or 0.0 for part in parts),
+    }
+
+
+def _holds(estimate: Estimate, truth: float) -> bool:
+    assert estimate.low is not None and estimate.high is not None
+    return estimate.low <= truth <= estimate.high
+
+
+def _experiment(kind: str) -> Experiment:
+    """A fifth of an iteration; only the two steps whose difference it is."""
+    world = world_with(**{kind: AMOUNT}, iteration_seconds=ITERATION_SECONDS[kind])
+    steps = tuple(step for _, step in STALL_BY_NAME[kind].terms)
+    return Experiment(
+        name=kind,
+        group="coverage",
+        about="",
+        world=replace(world, samples_per_batch=1),
+        steps=steps,
+    )
+
+
+def _record(experiment: Experiment, rounds: int) -> Recording:
+    recording = Recording()
+    with (
+        tempfile.TemporaryDirectory(prefix="stash-coverage-") as folder,
+        surroundings(experiment, Path(folder)) as where,
+    ):
+        os.environ.update(where.environment)
+        request = Request(
+            workload=FACTORY,
+            nproc_per_node=WORKERS,
+            num_workers=where.world.loader_workers,
+            device=where.world.device,
+            steps=experiment.steps,
+            half_width=1e-6,  # never: rounds are what ends it
+            max_rounds=rounds,
+            max_minutes=None,
+        )
+        failure, interrupted = _run_launches(
+            prepare(request), Path(folder), recording, lambda events: None
+        )
+    if failure or interrupted:
+        raise SystemExit(failure or "interrupted")
+    print(f"{experiment.name}: {len(recording.rounds)} rounds", file=sys.stderr, flush=True)
+    return recording
+
+
+@contextlib.contextmanager
+def bursts() -> Iterator[None]:
+    """Something else computes for half a second of every two, on one core."""
+    load = multiprocessing.get_context("spawn").Process(target=_load, daemon=True)
+    load.start()
+    try:
+        yield
+    finally:
+        load.kill()
+        load.join()
+
+
+def _load() -> None:
+    while True:
+        end = time.perf_counter() + BURST_SECONDS
+        while time.perf_counter() < end:
+            pass
+        time.sleep(BURST_EVERY_SECONDS - BURST_SECONDS)
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--profiles", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=8, help="of one short profile")
+    parser.add_argument("--only", nargs="+", choices=KINDS, metavar="KIND")
+    parser.add_argument("--bursts", action="store_true", help="load the machine meanwhile")
+    parser.add_argument("--json", action="store_true")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
