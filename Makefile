@@ -4,14 +4,14 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup profile test oldest check bench system clean
+.PHONY: setup profile test oldest check bench truth system clean
 
 setup: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q -c constraints.txt torch torchvision
-	$(BIN)/pip install -q -c constraints.txt -e '.[nlp,dev]'
+	$(BIN)/pip install -q -c constraints.txt -e '.[nlp,dev,bench]'
 	touch $(STAMP)
 
 profile: setup
@@ -41,6 +41,12 @@ bench: setup
 	$(BIN)/python benchmarks/overlap.py
 	$(BIN)/python benchmarks/lab_kills.py
 	$(BIN)/python benchmarks/lab_rates.py
+
+# Known stalls go in, the same stalls must come out: docs/truth.md; as root, 45 minutes on two cores.
+# Run again after an interruption, it goes on where it was; `rm -r build/truth` starts anew.
+truth: setup
+	$(BIN)/python benchmarks/truth.py --out build/truth
+	$(BIN)/python benchmarks/truth.py --out build/truth --write docs
 
 # System packages that some tests want (as root); tests that miss them are skipped and say so.
 system:

@@ -72,14 +72,14 @@ class ExperimentError(Exception):
     """A profile that was not made."""
 
 
-def run(experiment: Experiment, minutes: float) -> dict[str, Any]:
+def run(experiment: Experiment, minutes: float, rounds: int | None = None) -> dict[str, Any]:
     """Bring the world about, profile it, and put what was measured beside what is true."""
     began = time.time()
     with (
         tempfile.TemporaryDirectory(prefix="stash-truth-") as folder,
         surroundings(experiment, Path(folder)) as where,
     ):
-        profile = _profile(experiment, where, Path(folder), minutes)
+        profile = _profile(experiment, where, Path(folder), minutes, rounds)
     world = where.world
     return {
         "name": experiment.name,
@@ -140,7 +140,11 @@ def surroundings(experiment: Experiment, folder: Path) -> Iterator[Surroundings]
 
 
 def _profile(
-    experiment: Experiment, where: Surroundings, folder: Path, minutes: float
+    experiment: Experiment,
+    where: Surroundings,
+    folder: Path,
+    minutes: float,
+    rounds: int | None,
 ) -> dict[str, Any]:
     world = where.world
     command = [*where.inside, sys.executable, "-m", "stash", "profile", FACTORY]
@@ -148,6 +152,8 @@ def _profile(
     command += ["--num-workers", str(world.loader_workers), "--steps", ",".join(experiment.steps)]
     command += ["--half-width", HALF_WIDTH, "--max-minutes", str(minutes)]
     command += ["--out", str(folder / "profiles"), "--json"]
+    if rounds is not None:
+        command += ["--max-rounds", str(rounds)]
     environment = {**os.environ, **where.environment, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     if done.returncode:
