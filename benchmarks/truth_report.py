@@ -261,6 +261,7 @@ def _figure(results: Sequence[Result]) -> str:
         {
             "stall": kind,
             "true": true_percent(one, kind),
+            "amount": f"{true_percent(one, kind):g}",
             "measured": measured_percent(one, kind),
             **{e: measured_percent(one, kind, e) - true_percent(one, kind) for e in _ENDS},
         }
@@ -281,7 +282,8 @@ def _figure(results: Sequence[Result]) -> str:
     )
     error = alt.Y("estimate:Q", title="error, % of an iteration")
     dodge = alt.XOffset("stall:N")
-    amount = alt.X("true:O", title="put in, % of an iteration").axis(labelAngle=0, format="g")
+    amount = alt.X("amount:O", title="put in, % of an iteration", sort=alt.SortField("true"))
+    amount = amount.axis(labelAngle=0)
     right = base.mark_point(filled=True, size=40).encode(
         x=amount, xOffset=dodge, y=error, color=colour
     ) + base.mark_rule().encode(
