@@ -49,7 +49,8 @@ def main() -> None:
 
 def run_all(chosen: Sequence[Experiment], folder: Path, minutes: float) -> None:
     """Every experiment that has no result yet; one that fails does not keep the others from it."""
-    folder.mkdir(parents=True, exist_ok=True)
+    profiles = folder / "profiles"
+    profiles.mkdir(parents=True, exist_ok=True)
     failed = []
     for number, experiment in enumerate(chosen, start=1):
         path = folder / f"{experiment.name}.json"
@@ -57,11 +58,12 @@ def run_all(chosen: Sequence[Experiment], folder: Path, minutes: float) -> None:
             continue
         print(f"[{number}/{len(chosen)}] {experiment.name}", flush=True)
         try:
-            result = run(experiment, minutes)
+            result, profile = run(experiment, minutes)
         except ExperimentError as error:
             failed.append(experiment.name)
             print(f"  failed: {error}", flush=True)
             continue
+        (profiles / path.name).write_text(json.dumps(profile))
         path.write_text(json.dumps(result, indent=1))
         print("  " + _line(result), flush=True)
     if failed:
@@ -72,8 +74,10 @@ class ExperimentError(Exception):
     """A profile that was not made."""
 
 
-def run(experiment: Experiment, minutes: float, rounds: int | None = None) -> dict[str, Any]:
-    """Bring the world about, profile it, and put what was measured beside what is true."""
+def run(
+    experiment: Experiment, minutes: float, rounds: int | None = None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Bring the world about and profile it: what was measured beside what is true; the profile."""
     began = time.time()
     with (
         tempfile.TemporaryDirectory(prefix="stash-truth-") as folder,
@@ -81,12 +85,12 @@ def run(experiment: Experiment, minutes: float, rounds: int | None = None) -> di
     ):
         profile = _profile(experiment, where, Path(folder), minutes, rounds)
     world = where.world
-    return {
+    result = {
         "name": experiment.name,
         "group": experiment.group,
         "kind": experiment.kind,
         "about": experiment.about,
-        "world": {key: value for key, value in asdict(world).items() if value},
+        "world": {**asdict(experiment.world), "link": experiment.link},
         "truth_seconds": {**world.truth(), "noise": 0.0},
         "measured": {
             name: {**stall["seconds_per_iteration"], "significant": stall["significant"]}
@@ -105,6 +109,7 @@ def run(experiment: Experiment, minutes: float, rounds: int | None = None) -> di
         "machine": {key: profile["machine"][key] for key in ("cpu", "cores", "system", "torch")},
         "seconds": round(time.time() - began, 1),
     }
+    return result, profile
 
 
 @dataclass(frozen=True)

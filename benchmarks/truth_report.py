@@ -297,20 +297,24 @@ _ENDS = ("estimate", "low", "high")
 _METHOD = """## How the worlds are made
 
 - **Device.** Emulated, slowed so that an iteration lasts 200 ms: a host's own tenths of a
-  millisecond then weigh little. Its first layer, the last in the backward pass, is frozen: what an
-  exchange between two processes really takes (less than a millisecond) hides there.
-- **Communication.** Every all-reduce ends later by a known time. Truth is the overlap recurrence
-  (`benchmarks/recurrence.py`): `end_k = max(ready_k, end_{k-1}) + delay + bytes_k / bandwidth`, and
-  the stall is what goes beyond the backward pass.
-- **Contention.** An iteration takes longer by a known time when another worker computes during it.
+  millisecond then weigh little. Where nothing is put into the exchange, the first layer, the last
+  in the backward pass, is frozen: what an exchange between two processes really takes (less than a
+  millisecond) hides there.
+- **Communication.** Every all-reduce takes a known time from the moment at which it is asked for.
+  Truth is the overlap recurrence (`benchmarks/recurrence.py`):
+  `end_k = max(ready_k, end_{k-1}) + delay + bytes_k / bandwidth`, and the stall is what goes beyond
+  the backward pass.
+- **Contention.** The device is busy for longer, by a known time, in an iteration during which
+  another worker computes.
 - **Prep.** The data set waits for a known time before it gives a batch. Batches are made in the
   worker itself, so the wait is exposed as a whole; with a loader worker (hidden delays) only what
   goes beyond an iteration is.
 - **Fetch.** Every worker reads from a disk that the kernel throttles, in a control group of its
   own. A loader worker reads ahead without pause, so `cold` is bytes / rate, and the stall is what
-  goes beyond an iteration. The kernel lets a request pass at once while less than 0.1 s of the rate
-  is used up, and otherwise waits in ticks of 4 ms, up to 63 of them exactly. So every file is one
+  goes beyond an iteration. The kernel lets a request pass at once while it fits into 0.1 s of the
+  rate, and otherwise waits in ticks (4 ms here), exactly for up to 63 of them. So every file is one
   request that is worth 0.1 to 0.25 s, and a batch takes a whole number of ticks.
-- **Links.** `tbf` on the loopback of a network namespace; bandwidth is its rate less headers.
+- **Links.** The lab's slow loopback: `tbf` in a network namespace; bandwidth is its rate less
+  headers.
 - **Everything slower.** Device and delays twice as slow: all percentages must stay.
 """
