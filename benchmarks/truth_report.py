@@ -7,38 +7,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from scipy import stats
 from truth_experiments import KINDS
+from truth_numbers import (
+    INTERCEPT_BAR,
+    SLOPE_BAR,
+    Fit,
+    Result,
+    error_percent,
+    fit_of,
+    leakage,
+    measured_percent,
+    sweep_of,
+    true_percent,
+)
 
-SLOPE_BAR = 0.05
-INTERCEPT_BAR = 1.0  # percent of an iteration
 LEAKAGE_BAR = 2.0
-
-Result = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Fit:
-    """Measured against true, in percent of an iteration, over the amounts of one kind."""
-
-    amounts: int
-    slope: float
-    intercept: float
-    intercept_half_width: float  # of the 95 % interval
-    r_squared: float
-
-    @property
-    def met(self) -> bool:
-        """Slope near one, intercept's interval narrow and around zero."""
-        return (
-            abs(self.slope - 1) <= SLOPE_BAR
-            and self.intercept_half_width <= INTERCEPT_BAR
-            and abs(self.intercept) <= self.intercept_half_width
-        )
+COVERAGE_BAR = (0.90, 0.99)
 
 
 def write_pages(folder: Path, docs: Path) -> None:
@@ -47,66 +35,28 @@ def write_pages(folder: Path, docs: Path) -> None:
     if not results:
         raise SystemExit(f"There is no result in {folder}; run the experiments first.")
     results.sort(key=lambda one: (one["created"], one["name"]))
+    coverage = _coverage_in(folder)
     fits = {kind: fit_of(sweep) for kind in KINDS if len(sweep := sweep_of(results, kind)) > 2}
     summary = {
         "fits": {kind: {**asdict(fit), "met": fit.met} for kind, fit in fits.items()},
         "leakage_percent": leakage(results),
+        "coverage": coverage,
         "experiments": results,
     }
     (docs / "truth.json").write_text(json.dumps(summary, indent=1) + "\n")
     (docs / "truth.svg").write_text(_figure(results))
-    (docs / "truth.md").write_text(_page(results, fits))
+    (docs / "truth.md").write_text(_page(results, fits, coverage))
 
 
-def sweep_of(results: Iterable[Result], kind: str) -> list[Result]:
-    """The experiments that put in one kind of stall, by amount."""
-    return sorted((r for r in results if r["kind"] == kind), key=lambda r: true_percent(r, kind))
+def _coverage_in(folder: Path) -> list[dict[str, Any]]:
+    """What coverage_by_kind.py --json has printed into files of a folder of the results."""
+    found = [json.loads(path.read_text()) for path in sorted(folder.glob("coverage/*.json"))]
+    return [{**kind, "bursts": one["bursts"]} for one in found for kind in one["kinds"]]
 
 
-def fit_of(sweep: Sequence[Result]) -> Fit:
-    """Least squares over the amounts of a sweep."""
-    kind = sweep[0]["kind"]
-    found = stats.linregress(
-        [true_percent(one, kind) for one in sweep], [measured_percent(one, kind) for one in sweep]
-    )
-    quantile = float(stats.t.ppf(0.975, len(sweep) - 2))
-    return Fit(
-        len(sweep),
-        float(found.slope),
-        float(found.intercept),
-        quantile * float(found.intercept_stderr),
-        float(found.rvalue) ** 2,
-    )
-
-
-def leakage(results: Sequence[Result]) -> dict[str, dict[str, float]]:
-    """By injected and other stall: the largest error over the sweep, with its sign, in percent."""
-    return {
-        kind: {
-            other: max((_error(one, other) for one in sweep_of(results, kind)), key=abs)
-            for other in KINDS
-            if other != kind
-        }
-        for kind in KINDS
-        if sweep_of(results, kind)
-    }
-
-
-def true_percent(result: Result, stall: str) -> float:
-    """Of an iteration, by the closed form."""
-    return float(100 * result["truth_seconds"][stall] / result["iteration_seconds"])
-
-
-def measured_percent(result: Result, stall: str, end: str = "estimate") -> float:
-    """Of an iteration, as measured."""
-    return float(100 * result["measured"][stall][end] / result["iteration_seconds"])
-
-
-def _error(result: Result, stall: str) -> float:
-    return measured_percent(result, stall) - true_percent(result, stall)
-
-
-def _page(results: Sequence[Result], fits: dict[str, Fit]) -> str:
+def _page(
+    results: Sequence[Result], fits: dict[str, Fit], coverage: Sequence[dict[str, Any]]
+) -> str:
     return "\n\n".join(
         [
             _head(results),
@@ -121,7 +71,8 @@ def _page(results: Sequence[Result], fits: dict[str, Fit]) -> str:
             "## One slow worker\n\nA block lasts as long as its slowest worker, and one worker "
             "alone is the fast one: the wait is contention.\n\n" + _rows(results, "slow worker"),
             "## Real links\n\n" + _links(results),
-            "## What misses its bar\n\n" + _missed(results, fits),
+            "## Are the intervals honest?\n\n" + _coverage(coverage),
+            "## What misses its bar\n\n" + _missed(results, fits, coverage),
             _METHOD,
         ]
     )
@@ -220,7 +171,29 @@ def _links(results: Sequence[Result]) -> str:
     return words + _table([*head, "bytes on the wire / closed form"], rows)
 
 
-def _missed(results: Sequence[Result], fits: dict[str, Fit]) -> str:
+def _coverage(coverage: Sequence[dict[str, Any]]) -> str:
+    rows = [
+        [
+            f"`{one['kind']}`",
+            "loaded in bursts" if one["bursts"] else "as it is",
+            f"{one['covered']} of {one['profiles']}",
+            f"{one['truth_ms']:.2f}",
+            f"{one['mean_estimate_ms']:.2f}",
+            f"{one['mean_half_width_ms']:.2f}",
+        ]
+        for one in coverage
+    ]
+    words = (
+        "One long launch for each kind, cut into many short profiles; their 95 % intervals should "
+        "hold the truth\nin 90 to 99 of 100. `python benchmarks/coverage_by_kind.py [--bursts]`\n\n"
+    )
+    head = ["stall", "machine", "intervals that hold the truth", "truth, ms", "mean estimate, ms"]
+    return words + _table([*head, "mean half-width, ms"], rows)
+
+
+def _missed(
+    results: Sequence[Result], fits: dict[str, Fit], coverage: Sequence[dict[str, Any]]
+) -> str:
     missed = [f"- `{kind}`: slope or intercept, see above" for kind, f in fits.items() if not f.met]
     missed += [
         f"- leakage of `{kind}` into `{other}`: {error:+.2f} %"
@@ -235,6 +208,12 @@ def _missed(results: Sequence[Result], fits: dict[str, Fit]) -> str:
         for stall, true in one["truth_seconds"].items()
         if true == 0 and one["measured"].get(stall, {}).get("significant")
     ]
+    missed += [
+        f"- coverage of `{one['kind']}`{' under bursts of load' if one['bursts'] else ''}: "
+        f"{one['covered']} of {one['profiles']}"
+        for one in coverage
+        if not COVERAGE_BAR[0] <= one["covered"] / one["profiles"] <= COVERAGE_BAR[1]
+    ]
     return "\n".join(missed) or "Nothing."
 
 
@@ -244,7 +223,7 @@ def _interval(result: Result, stall: str) -> str:
 
 
 def _signed(result: Result, stall: str) -> str:
-    return f"{_error(result, stall):+.2f}"
+    return f"{error_percent(result, stall):+.2f}"
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import truth
+import truth_numbers
 import truth_report
 from recurrence import Message, exchange_stall, messages
 from truth_experiments import ALL_STEPS, Experiment, experiments, world_with
@@ -160,12 +161,12 @@ def made_up(name: str, kind: str, true: float, error: float = 0.0) -> dict[str, 
 def test_a_fit_finds_slope_and_intercept_in_percent() -> None:
     amounts = (0.1, 0.2, 0.5, 1.0)
     exact = [made_up(f"prep-{a}", "prep", a, error=0.1 * a + 0.02) for a in amounts]
-    fit = truth_report.fit_of(exact)
+    fit = truth_numbers.fit_of(exact)
     assert fit.slope == pytest.approx(1.1)
     assert fit.intercept == pytest.approx(2.0)
     assert fit.r_squared == pytest.approx(1.0)
     assert not fit.met
-    assert truth_report.fit_of(
+    assert truth_numbers.fit_of(
         [made_up("p", "prep", a, 1e-4 * (-1) ** i) for i, a in enumerate(amounts)]
     ).met
 
@@ -174,7 +175,7 @@ def test_leakage_is_the_largest_error_of_another_stall_with_its_sign() -> None:
     small, large = made_up("prep-10", "prep", 0.1), made_up("prep-20", "prep", 0.2)
     small["measured"]["fetch"]["estimate"] = 0.01
     large["measured"]["fetch"]["estimate"] = -0.03
-    found = truth_report.leakage([small, large])
+    found = truth_numbers.leakage([small, large])
     assert found["prep"]["fetch"] == pytest.approx(-3.0)
     assert found["prep"]["contention"] == 0
 
@@ -188,10 +189,15 @@ def test_the_pages_tell_what_misses_its_bar(tmp_path: Path) -> None:
             error = bias + 1e-4 * (-1) ** number
             one = made_up(f"{kind}-{amount}", kind, amount, error)
             (results / f"{one['name']}.json").write_text(json.dumps(one))
+    (results / "coverage").mkdir()
+    covered = {"kind": "prep", "profiles": 100, "truth_ms": 1.0, "mean_estimate_ms": 1.0}
+    covered |= {"covered": 80, "mean_half_width_ms": 0.1}
+    (results / "coverage" / "b.json").write_text(json.dumps({"bursts": True, "kinds": [covered]}))
     truth_report.write_pages(results, tmp_path)
     page = (tmp_path / "truth.md").read_text()
     missed = page.partition("## What misses its bar")[2]
-    assert "- `fetch`: slope or intercept" in missed and "`prep`:" not in missed
+    assert "- `fetch`: slope or intercept" in missed and "- `prep`:" not in missed
+    assert "- coverage of `prep` under bursts of load: 80 of 100" in missed
     assert (tmp_path / "truth.svg").read_text().startswith("<svg")
     kept = json.loads((tmp_path / "truth.json").read_text())
     assert kept["fits"]["prep"]["met"] and not kept["fits"]["fetch"]["met"]
