@@ -71,7 +71,7 @@ def _page(
             "## One slow worker\n\nA block lasts as long as its slowest worker, and one worker "
             "alone is the fast one: the wait is contention.\n\n" + _rows(results, "slow worker"),
             "## Real links\n\n" + _links(results),
-            "## Are the intervals honest?\n\n" + _coverage(coverage),
+            *(["## Are the intervals honest?\n\n" + _coverage(coverage)] if coverage else []),
             "## What misses its bar\n\n" + _missed(results, fits, coverage),
             _METHOD,
         ]
