@@ -164,6 +164,8 @@ def _profile(
     if done.returncode:
         raise ExperimentError((done.stderr or done.stdout)[-2000:])
     profile: dict[str, Any] = json.loads(done.stdout)
+    if profile["run"]["rounds"] < 2:
+        raise ExperimentError("One round has no interval; allow more --minutes.")
     return profile
 
 
@@ -212,7 +214,7 @@ def _parse() -> argparse.Namespace:
     )
     parser.add_argument("--out", type=Path, default=Path("truth-results"), metavar="FOLDER")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="these; * and ? as in file names")
-    parser.add_argument("--minutes", type=float, default=3.0, help="at most, for one experiment")
+    parser.add_argument("--minutes", type=float, default=2.0, help="at most, for one experiment")
     parser.add_argument("--write", type=Path, metavar="DOCS", help="write truth.md, .svg and .json")
     parser.add_argument("--list", action="store_true", help="tell the experiments")
     return parser.parse_args()
