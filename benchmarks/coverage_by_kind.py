@@ -43,19 +43,20 @@ ITERATION_SECONDS = {"communication": 0.06, "contention": 0.06, "prep": 0.06, "f
 
 def main() -> None:
     options = _parse()
+    found = []
     with bursts() if options.bursts else contextlib.nullcontext():
-        found = [
-            covered_by(kind, options.profiles, options.rounds) for kind in options.only or KINDS
-        ]
+        for kind in options.only or KINDS:
+            one = covered_by(kind, options.profiles, options.rounds)
+            found.append(one)
+            print(
+                f"{kind}: {one['covered']} of {one['profiles']} intervals hold the truth of "
+                f"{one['truth_ms']:.3f} ms; mean estimate {one['mean_estimate_ms']:.3f} ms, mean "
+                f"half-width {one['mean_half_width_ms']:.3f} ms",
+                file=sys.stderr if options.json else sys.stdout,
+                flush=True,
+            )
     if options.json:
         print(json.dumps({"bursts": options.bursts, "kinds": found}, indent=1))
-        return
-    for one in found:
-        print(
-            f"{one['kind']}: {one['covered']} of {one['profiles']} intervals hold the truth of "
-            f"{one['truth_ms']:.3f} ms; mean estimate {one['mean_estimate_ms']:.3f} ms, mean "
-            f"half-width {one['mean_half_width_ms']:.3f} ms"
-        )
 
 
 def covered_by(kind: str, profiles: int, rounds: int) -> dict[str, Any]:
@@ -118,7 +119,6 @@ def _record(experiment: Experiment, rounds: int) -> Recording:
         )
     if failure or interrupted:
         raise SystemExit(failure or "interrupted")
-    print(f"{experiment.name}: {len(recording.rounds)} rounds", file=sys.stderr, flush=True)
     return recording
 
 

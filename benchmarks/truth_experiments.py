@@ -88,8 +88,8 @@ def _masked() -> list[Experiment]:
     loader = replace(plain, loader_workers=1)
     cases = {
         "masked-communication-hidden": (
-            "an exchange of 15 % of an iteration, over before the backward pass",
-            replace(plain, exchange_seconds=0.15 * whole),
+            "an exchange of 10 % of an iteration, over before the backward pass",
+            replace(plain, exchange_seconds=0.1 * whole),
         ),
         "masked-communication-partly": (
             "an exchange of 30 %, begun before the end of the backward pass",
