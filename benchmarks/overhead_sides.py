@@ -31,7 +31,7 @@ from stash.engine.sources import LoaderSource
 from stash.engine.switchboard import Switchboard
 from stash.results.steps import STEP_BY_NAME
 
-TRACEML_PORT = "TRACEML_AGGREGATOR_PORT"
+TRACEML_SESSION = "stash-overhead"
 
 Around = Callable[[], AbstractContextManager[Any]]
 
@@ -161,11 +161,12 @@ def serving(peer: str | None, folder: Path) -> Iterator[dict[str, str]]:
         port = str(free.getsockname()[1])
     command = [str(Path(sys.executable).with_name("traceml")), "serve", "--mode", "summary"]
     command += ["--logs-dir", str(folder), "--aggregator-port", port, "--nproc-per-node", "2"]
+    command += ["--session-id", TRACEML_SESSION]
     server = subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=dict(os.environ)
     )
     try:
-        yield {TRACEML_PORT: port, "TRACEML_LOGS_DIR": str(folder)}
+        yield {"TRACEML_AGGREGATOR_PORT": port, "TRACEML_SESSION_ID": TRACEML_SESSION}
     finally:
         server.terminate()
         server.wait()
