@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from named_mutants import FEED, LOADING, MEASURE, METHOD, Patch
+from named_mutants import FEED, LOADING, MEASURE, METHOD, TWIN, Patch
 
 EMULATED = "tests/engine/test_emulated.py"
 OPENS = "tests/engine/test_opens.py"
@@ -22,8 +22,11 @@ FEEDS = (
     Patch(
         "the loader goes on from block to block",
         "engine/feed.py",
-        "        self._live = self._iterate(self._twin)\n\n    def drain",
-        "        self._live = self._live or self._iterate(self._twin)\n\n    def drain",
+        "        self._live = self.source.open()\n\n    def drain(self) -> int:\n",
+        "        self._live = self._live or self.source.open()\n"
+        "\n"
+        "    def drain(self) -> int:\n"
+        "        return 0\n",
         "its queue is full when a block starts, and windows differ",
         (FEED,),
     ),
@@ -47,7 +50,7 @@ FEEDS = (
     Patch(
         "a drained loader keeps its batches",
         "engine/feed.py",
-        "count = 0 if endless else sum(1 for _ in self._live)",
+        "count = 0 if self.source.is_endless else sum(1 for _ in self._live)",
         "count = 0",
         "loader workers are busy in the next block",
         (FEED,),
@@ -111,14 +114,14 @@ FEEDS = (
     Patch(
         "replay is of other batches than warm and cold",
         "engine/feed.py",
-        "timed = batches[window.lead : window.lead + window.timed]",
-        "timed = batches[: window.timed]",
+        "timed = batches[first : first + self.window.timed * self._per_iteration]",
+        "timed = batches[: self.window.timed * self._per_iteration]",
         "compute differs between the steps of a difference",
         (FEED,),
     ),
     Patch(
         "every block visits new samples",
-        "engine/feed.py",
+        "engine/sources.py",
         "        if len(self._epoch_indices) < count and not self._epoch_is_whole:\n",
         "        if True:\n",
         "shuffling changes what warm and cold read",
@@ -126,28 +129,27 @@ FEEDS = (
     ),
     Patch(
         "the twin has no loader workers",
-        "engine/feed.py",
+        "engine/sources.py",
         '"num_workers": mine.num_workers,',
         '"num_workers": min(1, mine.num_workers),',
         "preprocessing is slower than the script's own",
-        (FEED,),
+        (TWIN,),
     ),
     Patch(
         "the twin works further ahead",
-        "engine/feed.py",
+        "engine/sources.py",
         'settings["prefetch_factor"] = mine.prefetch_factor\n',
         'settings["prefetch_factor"] = 8 * (mine.prefetch_factor or 2)\n',
         "a longer queue than the script's own hides stalls",
-        (FEED,),
+        (TWIN,),
     ),
     Patch(
         "opens are noted in loaders that are measured",
         "engine/feed.py",
-        "        self._twin = self._make_twin(window, persistent=True)\n\n    def switch",
-        "        self._twin = self._make_twin(window, persistent=True, worker_init_fn=opens)\n\n"
-        "    def switch",
+        "persistent=True, opens=None)\n\n    @property\n    def _window_batches",
+        "persistent=True, opens=opens)\n\n    @property\n    def _window_batches",
         "the hook slows every open",
-        (FEED,),
+        (TWIN,),
     ),
     Patch(
         "files opened for writing count as data",

@@ -78,8 +78,8 @@ FORMULAS = (
     Patch(
         "shares of later epochs are taken of node",
         "results/steps.py",
-        'for step in ("warm", "node", "unsynced", "solo", "cold")',
-        'for step in ("node", "warm", "unsynced", "solo", "cold")',
+        'order = ("warm", "scaleout", "node",',
+        'order = ("node", "warm", "scaleout",',
         "a whole iteration includes its feed",
         (TABLE,),
     ),
@@ -142,8 +142,8 @@ FORMULAS = (
     Patch(
         "normal quantile for few rounds",
         "results/statistics.py",
-        "return float(stats.t.ppf(probability, degrees_of_freedom))",
-        "return float(stats.norm.ppf(probability))",
+        "return float(stdtrit(degrees_of_freedom, probability))",
+        "return float(stdtrit(1e9, probability))",
         "too narrow with five rounds",
         (STATISTICS,),
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from launch.running import start
 from stash.engine import seams
 from stash.engine.feed import Feeds, Window
 from stash.engine.gang import DistributedGang
+from stash.engine.sources import LoaderSource
 from stash.engine.switchboard import Switchboard
 from stash.results.steps import STEPS, Feed
 
@@ -39,22 +41,16 @@ class Board(Switchboard):
     def __init__(self, folder: Path) -> None:
         super().__init__(plan_of("node"), folder, DataLoader.__iter__)
         loader = DataLoader(TensorDataset(torch.arange(40)), batch_size=4)
-        self.feeds = self._feeds = Feeds(
-            loader,
-            self._device,
-            run_folder=folder,
-            data_folder=None,
-            iterate=DataLoader.__iter__,
-        )
+        source = LoaderSource(loader, DataLoader.__iter__)
+        self.feeds = self._feeds = Feeds(source, self._device, run_folder=folder, data_folder=None)
         self.feeds.use_window(Window(1, 3, 0))
+        self._story = itertools.repeat(None)
         self.groups: list[Any] = [SimpleNamespace(on=None), SimpleNamespace(on=None)]
         for group in self.groups:
             self.group_made(group)
-        self._story = self._tell()
 
-    def _tell(self) -> Iterator[None]:
-        while True:
-            yield
+    def iteration_ended(self, optimizer: torch.optim.Optimizer) -> None:
+        """No training loop runs here."""
 
 
 @pytest.fixture
