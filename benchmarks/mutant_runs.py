@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import importlib
 import importlib.util
+import itertools
 import json
 import multiprocessing
 import os
@@ -19,6 +20,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -27,6 +29,7 @@ HEAVY = ("numpy", "scipy.stats", "pydantic", "psutil", "hypothesis", "pytest", "
 #: A mutant may make the story run for ever. One test takes a quarter of this at most.
 MAX_TEST_SECONDS = 45
 MAX_SECONDS = 120.0  # for all tests of a mutant
+NOTHING = "nothing is changed"
 TESTS_FAILED, TESTS_BROKE = 1, 2  # exit codes of pytest; a mutant that cannot be imported breaks
 
 
@@ -59,6 +62,7 @@ class Tree:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        folder.mkdir()
         for name in COPIED:
             source = ROOT / name
             if source.is_dir():
@@ -126,34 +130,72 @@ def remembered(path: Path | None) -> dict[str, Verdict]:
     return {verdict.key: verdict for verdict in verdicts}
 
 
-def judged(tree: Tree, mutants: Sequence[Mutant], resume: Path | None) -> Iterator[Verdict]:
-    """A verdict on each mutant; with a file to resume, each is judged once only."""
+def judged(
+    trees: Sequence[Tree], mutants: Sequence[Mutant], resume: Path | None
+) -> Iterator[Verdict]:
+    """A verdict on each mutant, in the order in which they come; every tree has its own judge.
+
+    With a file to resume, each mutant is judged once only.
+    """
     known = remembered(resume)
-
-    def verdict_on(mutant: Mutant) -> Verdict:
-        verdict = known.get(tree.key(mutant))
-        if verdict is None:
-            verdict = tree.judge(mutant)
-            if resume is not None:
-                with resume.open("a") as file:
-                    file.write(json.dumps(asdict(verdict)) + "\n")
-        return verdict
-
-    nothing = verdict_on(_no_mutant(mutants))
-    if nothing.caught:  # such tests would catch every mutant
-        raise SystemExit(f"Tests fail without any mutant: {nothing.by}")
-    for mutant in mutants:
-        yield verdict_on(mutant)
+    wanted = [*_no_mutants(mutants, len(trees)), *mutants]
+    told = [known.get(trees[0].key(mutant)) for mutant in wanted]
+    new = [mutant for mutant, verdict in zip(wanted, told, strict=True) if verdict is None]
+    for verdict in itertools.chain(filter(None, told), _judges(trees, new)):
+        if resume is not None and verdict.key not in known:
+            with resume.open("a") as file:
+                file.write(json.dumps(asdict(verdict)) + "\n")
+        if verdict.name != NOTHING:
+            yield verdict
+        elif verdict.caught:  # such tests would catch every mutant
+            raise SystemExit(f"Tests fail without any mutant: {verdict.by}")
 
 
-def _no_mutant(mutants: Sequence[Mutant]) -> Mutant:
+def _no_mutants(mutants: Sequence[Mutant], parts: int) -> list[Mutant]:
+    """All tests without any change, dealt out to all judges."""
     path = mutants[0].path
+    text = (ROOT / path).read_text()
     tests = sorted({test for mutant in mutants for test in mutant.tests})
-    return Mutant("nothing is changed", path, (ROOT / path).read_text(), "", tuple(tests))
+    dealt = [tests[part::parts] for part in range(parts)]
+    return [Mutant(NOTHING, path, text, "", tuple(part)) for part in dealt if part]
+
+
+def _judges(trees: Sequence[Tree], mutants: Sequence[Mutant]) -> Iterator[Verdict]:
+    context = multiprocessing.get_context("fork")
+    judges, readers = [], []
+    try:
+        for number, tree in enumerate(trees):
+            reader, writer = context.Pipe(duplex=False)
+            judge = context.Process(
+                target=_judge, args=(tree, mutants[number :: len(trees)], writer)
+            )
+            judge.start()
+            writer.close()
+            judges.append(judge)
+            readers.append(reader)
+        while readers:
+            for ready in wait(list(readers)):
+                try:
+                    yield ready.recv()  # type: ignore[union-attr]
+                except EOFError:
+                    readers.remove(ready)  # type: ignore[arg-type]
+    finally:  # also when we are stopped
+        for judge in judges:
+            if readers:
+                judge.terminate()
+            judge.join()
+    if any(judge.exitcode for judge in judges):
+        raise SystemExit("A judge has failed; its words are above.")
+
+
+def _judge(tree: Tree, mutants: Sequence[Mutant], writer: Connection) -> None:
+    for mutant in mutants:
+        writer.send(tree.judge(mutant))
 
 
 def _in_child(folder: Path, tests: list[str], output: Path) -> None:
     os.setsid()  # so that a mutant that hangs is ended with all that it started
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
@@ -161,6 +203,7 @@ def _in_child(folder: Path, tests: list[str], output: Path) -> None:
     sys.dont_write_bytecode = True  # a cached file would outlive its mutant
     os.environ.update(PYTHONPATH=str(folder / "src"), PYTHONDONTWRITEBYTECODE="1")
     sys.path.insert(0, str(folder / "src"))
+    assert "stash" not in sys.modules, "a mutant would not be imported"
     found = importlib.util.find_spec("stash")
     assert found is not None and str(found.origin).startswith(str(folder)), found
     import pytest

@@ -11,6 +11,7 @@ A verdict is used again only while sources and tests are the same.
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 import tempfile
@@ -42,17 +43,17 @@ def main() -> int:
     named = [patch.mutant() for patches in NAMED.values() for patch in patches]
     sample = random_mutants(options.random or 100, options.seed)
     with tempfile.TemporaryDirectory(prefix="stash-mutants-") as folder:
-        tree = Tree(Path(folder))
-        told = _run(tree, named, options.resume) if options.named or everything else []
-        drawn = _run(tree, sample, options.resume) if options.random or everything else []
+        trees = [Tree(Path(folder) / str(number)) for number in range(options.jobs)]
+        told = _run(trees, named, options.resume) if options.named or everything else []
+        drawn = _run(trees, sample, options.resume) if options.random or everything else []
     if options.write is not None:
         (options.write / "mutants.md").write_text(_page(told, drawn, options.seed))
     return 0 if _is_good(told, drawn) else 1
 
 
-def _run(tree: Tree, mutants: Sequence[Mutant], resume: Path | None) -> list[Verdict]:
+def _run(trees: Sequence[Tree], mutants: Sequence[Mutant], resume: Path | None) -> list[Verdict]:
     verdicts = []
-    for verdict in judged(tree, mutants, resume):
+    for verdict in judged(trees, mutants, resume):
         verdicts.append(verdict)
         word = "caught" if verdict.caught else "MISSED"
         print(f"{word}  {verdict.name}  ({verdict.seconds} s) {verdict.by}", flush=True)
@@ -130,6 +131,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--random", type=int, metavar="N", help="so many random ones")
     parser.add_argument("--seed", type=int, default=2, help="of the random sample")
     parser.add_argument("--write", type=Path, metavar="FOLDER", help="both, told in its mutants.md")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="mutants at a time")
     parser.add_argument("--resume", type=Path, metavar="FILE", help="keep verdicts here")
     return parser.parse_args()
 
