@@ -86,7 +86,7 @@ def workers_picture(profile: Profile) -> Picture | None:
                 "time": value.estimate * factor,
                 "low": None if value.low is None else value.low * factor,
                 "high": None if value.high is None else value.high * factor,
-                "slow": one.slow,
+                "colour": ALARM if one.slow else ACCENT,
             }
         )
     told = [
@@ -124,12 +124,16 @@ def _workers(profile: Profile, count: int, width: int) -> Specification:
     points = base.mark_point(
         size=90, shape=look.shape, opacity=1, fill=ACCENT if look.filled else SURFACE
     )
-    colour = alt.condition("datum.slow", alt.value(ALARM), alt.value(ACCENT))
     layers = [
         interval.encode(
-            x=alt.X("low:Q", scale=scale, axis=axis), x2=alt.X2("high:Q"), y=y, color=colour
+            x=alt.X("low:Q", scale=scale, axis=axis),
+            x2=alt.X2("high:Q"),
+            y=y,
+            color=alt.Color("colour:N", scale=None),
         ),
-        points.encode(x=alt.X("time:Q", scale=scale), y=y, stroke=colour),
+        points.encode(
+            x=alt.X("time:Q", scale=scale), y=y, stroke=alt.Stroke("colour:N", scale=None)
+        ),
     ]
     step = 26 if count <= 16 else 14
     return layered(*layers, width=width - 60, height={"step": step})
