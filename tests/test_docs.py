@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from stash.cli.main import main
+from stash.cli.show import load_sample
 from stash.results import store
 from stash.results.steps import STALLS
 
@@ -34,12 +36,26 @@ def test_every_command_in_the_documents_runs(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    from stash.cli.show import load_sample
-
     store.save(load_sample(), tmp_path / "stash-profiles")
     program, *arguments = shlex.split(command)
     assert program == "stash"
     assert main(arguments) == 0
+
+
+def test_python_on_the_api_page_runs(tmp_path: Path) -> None:
+    blocks = re.findall(r"^```python\n(.*?)^```", (DOCS / "api.md").read_text(), re.M | re.S)
+    store.save(load_sample(), tmp_path, name="profile.json")
+    assert len(blocks) == 3
+    run = subprocess.run(
+        [sys.executable, "-c", "\n".join(blocks)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert run.returncode == 0, run.stderr
+    assert "waiting: 0.369 (0.350 to 0.388) of the time" in run.stdout
+    assert "Cannot read nowhere.json" in run.stdout
 
 
 @pytest.mark.gang

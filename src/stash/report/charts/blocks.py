@@ -6,7 +6,7 @@ import altair as alt
 
 from stash.report.bars import whole_step
 from stash.report.characters import harmless
-from stash.report.charts.palette import LOOKS
+from stash.report.charts.palette import ACCENT, ALARM, GRID, LOOKS
 from stash.report.charts.picture import (
     WIDE,
     Picture,
@@ -85,14 +85,14 @@ def _panels(profile: Profile, steps: list[tuple[str, StepResult]], width: int) -
             axis=alt.Axis(title=unit, tickCount=3, minExtent=34),
         )
         level = alt.Chart(table(f"step{index}"))
-        band = level.mark_rect(color="#dfe5ea").encode(
+        band = level.mark_rect(color=GRID).encode(
             y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), x=alt.XValue(0), x2=alt.X2Value(inner)
         )
-        line = level.mark_rule(
-            color="#b3410f", strokeWidth=1.5, strokeDash=look.outline_dash
-        ).encode(y=y)
+        line = level.mark_rule(color=ALARM, strokeWidth=1.5, strokeDash=look.outline_dash).encode(
+            y=y
+        )
         dots = alt.Chart(table(f"dots{index}")).mark_line(
-            strokeCap="round", strokeWidth=4, opacity=0.6, color="#31688e"
+            strokeCap="round", strokeWidth=4, opacity=0.6, color=ACCENT
         )
         panels.append(
             layered(

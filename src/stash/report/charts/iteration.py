@@ -8,7 +8,7 @@ import altair as alt
 
 from stash.report import bars, words
 from stash.report.bars import Breakdown, Segment
-from stash.report.charts.palette import LOOKS, Look, colour_of, text_on
+from stash.report.charts.palette import INK, LOOKS, SURFACE, Look, colour_of, text_on
 from stash.report.charts.picture import (
     WIDE,
     Picture,
@@ -132,7 +132,7 @@ def _bar(
     parts = base.mark_bar(
         height=BAR_HEIGHT,
         yOffset=0,
-        stroke="#fefefe",
+        stroke=SURFACE,
         strokeWidth=2,
         fillOpacity=look.fill_opacity,
     ).encode(x=x, x2=alt.X2("end:Q"), y=alt.YValue(BAR_HEIGHT / 2), color=colour)
@@ -141,13 +141,13 @@ def _bar(
         filled=False,
         strokeWidth=1.5 if look.dash else 0,
         strokeDash=look.outline_dash,
-        color="#1b2530",
+        color=INK,
     ).encode(x=x, x2=alt.X2("end:Q"), y=alt.YValue(BAR_HEIGHT / 2))
     lanes = alt.Y("lane:Q", scale=None, axis=None)
     whiskers = base.mark_rule(strokeWidth=3).encode(
         x=alt.X("low:Q"), x2=alt.X2("high:Q"), y=lanes, color=colour
     )
-    ends = base.mark_tick(thickness=2, size=9, orient="vertical", color="#1b2530").encode(
+    ends = base.mark_tick(thickness=2, size=9, orient="vertical", color=INK).encode(
         x=alt.X("end:Q"), y=lanes
     )
     pixels = width / end

@@ -5,7 +5,7 @@ from __future__ import annotations
 import altair as alt
 
 from stash.report import words
-from stash.report.charts.palette import LOOKS
+from stash.report.charts.palette import ACCENT, ALARM, INK, LOOKS, SURFACE
 from stash.report.charts.picture import (
     WIDE,
     Picture,
@@ -54,13 +54,13 @@ def _rates(profile: Profile, names: list[str], width: int) -> Specification:
     x = alt.X("rate:Q", axis=alt.Axis(title="samples per second", tickCount=5))
     bar = base.mark_bar(
         height=20,
-        color="#31688e",
+        color=ACCENT,
         fillOpacity=look.fill_opacity,
-        stroke="#1b2530",
+        stroke=INK,
         strokeWidth=1.5 if look.dash else 0,
         strokeDash=look.outline_dash,
     )
-    interval = base.mark_rule(strokeWidth=2, color="#1b2530")
+    interval = base.mark_rule(strokeWidth=2, color=INK)
     layers = [
         bar.encode(x=x, y=y),
         interval.encode(x=alt.X("low:Q"), x2=alt.X2("high:Q"), y=y),
@@ -86,7 +86,7 @@ def workers_picture(profile: Profile) -> Picture | None:
                 "time": value.estimate * factor,
                 "low": None if value.low is None else value.low * factor,
                 "high": None if value.high is None else value.high * factor,
-                "slow": one.slow,
+                "colour": ALARM if one.slow else ACCENT,
             }
         )
     told = [
@@ -122,14 +122,18 @@ def _workers(profile: Profile, count: int, width: int) -> Specification:
     axis = alt.Axis(title=f"{unit} per iteration", tickCount=5)
     interval = base.mark_rule(strokeWidth=3, strokeDash=look.outline_dash)
     points = base.mark_point(
-        size=90, shape=look.shape, opacity=1, fill="#31688e" if look.filled else "#fefefe"
+        size=90, shape=look.shape, opacity=1, fill=ACCENT if look.filled else SURFACE
     )
-    colour = alt.condition("datum.slow", alt.value("#b3410f"), alt.value("#31688e"))
     layers = [
         interval.encode(
-            x=alt.X("low:Q", scale=scale, axis=axis), x2=alt.X2("high:Q"), y=y, color=colour
+            x=alt.X("low:Q", scale=scale, axis=axis),
+            x2=alt.X2("high:Q"),
+            y=y,
+            color=alt.Color("colour:N", scale=None),
         ),
-        points.encode(x=alt.X("time:Q", scale=scale), y=y, stroke=colour),
+        points.encode(
+            x=alt.X("time:Q", scale=scale), y=y, stroke=alt.Stroke("colour:N", scale=None)
+        ),
     ]
     step = 26 if count <= 16 else 14
     return layered(*layers, width=width - 60, height={"step": step})
@@ -179,7 +183,7 @@ def _panels(shown: list[tuple[str, str, float]], end: float, width: int) -> Spec
         axis = alt.Axis(title="seconds since measuring began", grid=False) if last else None
         x = alt.X("at:Q", axis=axis, scale=alt.Scale(domain=[0, max(end, 1e-3)], nice=False))
         area = alt.Chart(table("load")).mark_area(
-            line={"color": "#31688e", "strokeWidth": 1.2}, color="#31688e", fillOpacity=0.18
+            line={"color": ACCENT, "strokeWidth": 1.2}, color=ACCENT, fillOpacity=0.18
         )
         y = alt.Y(f"{field}:Q", axis=alt.Axis(title=None, tickCount=3, minExtent=34))
         panels.append(

@@ -8,7 +8,7 @@ import altair as alt
 
 from stash.report import bars
 from stash.report.charts.iteration import kinds_of, parts_of
-from stash.report.charts.palette import LOOKS, colour_of
+from stash.report.charts.palette import INK, LOOKS, SURFACE, colour_of
 from stash.report.charts.picture import WIDE, Picture, Row, Specification, layered, table
 from stash.report.figures import percentage
 from stash.results.profile import Profile
@@ -60,10 +60,10 @@ def _overview(
     for provenance in sorted({profile.provenance for profile in profiles}):
         look = LOOKS[provenance]
         chosen = base.transform_filter(f"datum.provenance == '{provenance.value}'")
-        bar = chosen.mark_bar(stroke="#fefefe", strokeWidth=1, fillOpacity=look.fill_opacity)
+        bar = chosen.mark_bar(stroke=SURFACE, strokeWidth=1, fillOpacity=look.fill_opacity)
         layers.append(bar.encode(x=x, x2=alt.X2("end:Q"), y=y, color=colour))
         if look.dash:
-            outline = chosen.mark_bar(filled=False, color="#1b2530", strokeDash=look.outline_dash)
+            outline = chosen.mark_bar(filled=False, color=INK, strokeDash=look.outline_dash)
             layers.append(outline.encode(x=x, x2=alt.X2("end:Q"), y=y))
     if wide:
         told = base.transform_filter("datum.start == 0").mark_text(align="left", dx=8)

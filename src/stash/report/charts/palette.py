@@ -40,6 +40,10 @@ COLOURS = {
     "on-dark": Colour("#ffffff", "#f4f7fa"),
 }
 
+INK, MUTED, GRID, SURFACE, DOUBT, ACCENT, ALARM = (
+    COLOURS[role].light for role in ("ink", "muted", "grid", "surface", "doubt", "accent", "alarm")
+)
+
 #: Parts of a bar that are dark enough for light text: in either theme for compute's, only here.
 _LIGHT_TEXT = {"communication", "interconnect"}
 

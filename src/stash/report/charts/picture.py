@@ -15,7 +15,7 @@ import vl_convert
 from altair.utils.schemapi import debug_mode
 
 from stash.errors import StashError
-from stash.report.charts.palette import COLOURS
+from stash.report.charts.palette import COLOURS, GRID, INK, MUTED, SURFACE
 
 #: Widths in pixels: for a desk and for a phone.
 WIDE, NARROW = 760, 328
@@ -55,7 +55,7 @@ class Picture:
             "text": textwrap.wrap(self.title, 92),
             "subtitle": textwrap.wrap(self.words, 118),
         }
-        specification["background"] = COLOURS["surface"].light
+        specification["background"] = SURFACE
         svg = vl_convert.vegalite_to_svg(specification, vl_version=VEGA_LITE)
         drawn = {
             "svg": svg.encode(),
@@ -95,25 +95,24 @@ def panel_title(text: str | list[str], **changes: object) -> Specification:
 
 
 def _config() -> dict[str, Any]:
-    ink, muted, grid = (COLOURS[role].light for role in ("ink", "muted", "grid"))
     return {
         "aria": False,
         "background": None,
         "font": FONT,
         "view": {"stroke": None},
         "axis": {
-            "labelColor": muted,
-            "titleColor": muted,
+            "labelColor": MUTED,
+            "titleColor": MUTED,
             "titleFontWeight": "normal",
             "labelFontSize": 12,
             "titleFontSize": 12,
-            "gridColor": grid,
-            "domainColor": grid,
-            "tickColor": grid,
+            "gridColor": GRID,
+            "domainColor": GRID,
+            "tickColor": GRID,
             "labelLimit": 160,
         },
         "legend": {
-            "labelColor": ink,
+            "labelColor": INK,
             "labelFontSize": 12,
             "symbolSize": 150,
             "columnPadding": 26,  # a reader's font may be wider than the one that is measured with
@@ -122,15 +121,15 @@ def _config() -> dict[str, Any]:
             "labelLimit": 200,
         },
         "title": {
-            "color": ink,
-            "subtitleColor": muted,
+            "color": INK,
+            "subtitleColor": MUTED,
             "anchor": "start",
             "fontSize": 14,
             "subtitleFontSize": 11.5,
             "subtitlePadding": 4,
             "offset": 10,
         },
-        "text": {"color": ink, "fontSize": 12},
+        "text": {"color": INK, "fontSize": 12},
     }
 
 

@@ -9,7 +9,7 @@ import altair as alt
 from stash.report import words
 from stash.report.bars import whole_step
 from stash.report.characters import harmless
-from stash.report.charts.palette import LOOKS, colour_of
+from stash.report.charts.palette import DOUBT, INK, LOOKS, MUTED, SURFACE, colour_of
 from stash.report.charts.picture import WIDE, Picture, Specification, layered, table
 from stash.report.facts import stalls_in_order
 from stash.report.figures import percentage
@@ -31,7 +31,7 @@ def stalls_picture(profile: Profile) -> Picture | None:
         title=_title(profile),
         words=_words(rows),
         describe=lambda width: _forest(profile, rows, width),
-        rows={"stalls": rows},
+        rows={"stalls": rows, "zero": [{}]},
     )
 
 
@@ -108,19 +108,19 @@ def _forest(profile: Profile, rows: list[dict[str, object]], width: int) -> Spec
     )
     x = alt.X("share:Q", axis=alt.Axis(title="percent of an iteration", tickCount=6))
     colour = alt.Color("colour:N", scale=None)
-    doubt = base.mark_bar(color="#eceff3", height=26).encode(
+    doubt = base.mark_bar(color=DOUBT, height=26).encode(
         x=alt.X("minus_unsure:Q"), x2=alt.X2("unsure:Q"), y=y
     )
-    zero = alt.Chart(table("zero")).mark_rule(color="#566372").encode(x=alt.XDatum(0))
+    zero = alt.Chart(table("zero")).mark_rule(color=MUTED).encode(x=alt.XDatum(0))
     ranges = base.mark_rule(strokeWidth=4, strokeDash=look.outline_dash).encode(
         x=alt.X("low:Q"), x2=alt.X2("high:Q"), y=y, color=colour
     )
     point: dict[str, Any] = {"size": 120, "shape": look.shape, "strokeWidth": 2.5, "opacity": 1}
     there = base.transform_filter("datum.significant").mark_point(
-        fill="#1b2530" if look.filled else "#fefefe", stroke="#1b2530", **point
+        fill=INK if look.filled else SURFACE, stroke=INK, **point
     )
     unsure = base.transform_filter("!datum.significant").mark_point(
-        fill="#fefefe", stroke="#566372", **point
+        fill=SURFACE, stroke=MUTED, **point
     )
     layers = [doubt, zero, ranges, there.encode(x=x, y=y), unsure.encode(x=x, y=y)]
     if wide:

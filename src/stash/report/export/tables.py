@@ -99,6 +99,20 @@ def block_rows(profile: Profile) -> Iterator[Row]:
                     yield {column: row[column] for column in BLOCK_COLUMNS}
 
 
+def block_times(profile: Profile) -> str:
+    """Times of all blocks as short as can be, for a page: one row a block, one column a worker."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    blocks = [(name, block) for name, step in profile.steps.items() for block in step.blocks]
+    workers = max((len(block.seconds) for _, block in blocks), default=0)
+    seconds = [f"seconds_of_worker_{number}" for number in range(workers)]
+    writer.writerow(["step", "launch", "round", "at_seconds", "iterations", *seconds])
+    for name, block in blocks:
+        place = [_cell(name), block.launch, block.round, block.at_seconds, block.iterations]
+        writer.writerow([*place, *block.seconds])
+    return text.getvalue()
+
+
 def as_csv(rows: Iterable[Row]) -> str:
     """Rows as comma-separated text; a spreadsheet takes no name in it for a formula."""
     text = io.StringIO()

@@ -6,11 +6,15 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stash.errors import StashError
 from stash.report.export.scalars import clean, facts, results, series
 from stash.report.names import names_of
 from stash.results.profile import Profile
+
+if TYPE_CHECKING:
+    from mlflow.tracking import MlflowClient
 
 EXPERIMENT = "stash"
 #: What MLflow's servers take at once.
@@ -38,36 +42,36 @@ def to_tensorboard(profiles: Sequence[Profile], folder: Path) -> list[Path]:
 def to_mlflow(profiles: Sequence[Profile], address: str) -> list[str]:
     """One finished run a profile in the experiment `stash`; returns the ids of the runs."""
     with _extra("mlflow"):
-        from mlflow.entities import Metric, Param
         from mlflow.tracking import MlflowClient
     with _errors(f"MLflow at {address} did not take the profiles"):
         client = MlflowClient(tracking_uri=address)
         known = client.get_experiment_by_name(EXPERIMENT)
         experiment = known.experiment_id if known else client.create_experiment(EXPERIMENT)
-        runs = []
-        for profile in profiles:
-            milliseconds = int(profile.created.timestamp() * 1000)
-            run = client.create_run(
-                experiment,
-                start_time=milliseconds,
-                run_name=f"{names_of([profile])[0]} {clean(profile.id)}",
-                tags={"stash.provenance": profile.provenance.value},
-            ).info.run_id
-            metrics = [
-                *(Metric(name, value, milliseconds, 0) for name, value in results(profile).items()),
-                *(
-                    Metric(name, value, milliseconds + int(1000 * at), number)
-                    for name, number, at, value in series(profile)
-                ),
-            ]
-            params = [Param(clean(name), value) for name, value in facts(profile).items()]
-            for start in range(0, len(params), FACTS_AT_ONCE):
-                client.log_batch(run, params=params[start : start + FACTS_AT_ONCE])
-            for start in range(0, len(metrics), METRICS_AT_ONCE):
-                client.log_batch(run, metrics=metrics[start : start + METRICS_AT_ONCE])
-            client.set_terminated(run)
-            runs.append(run)
-    return runs
+        return [_mlflow_run(client, experiment, profile) for profile in profiles]
+
+
+def _mlflow_run(client: MlflowClient, experiment: str, profile: Profile) -> str:
+    from mlflow.entities import Metric, Param
+
+    created = int(profile.created.timestamp() * 1000)
+    run: str = client.create_run(
+        experiment,
+        start_time=created,
+        run_name=f"{names_of([profile])[0]} {clean(profile.id)}",
+        tags={"stash.provenance": profile.provenance.value},
+    ).info.run_id
+    params = [Param(clean(name), value) for name, value in facts(profile).items()]
+    metrics = [Metric(name, value, created, 0) for name, value in results(profile).items()]
+    metrics += [
+        Metric(name, value, created + int(1000 * at), number)
+        for name, number, at, value in series(profile)
+    ]
+    for start in range(0, len(params), FACTS_AT_ONCE):
+        client.log_batch(run, params=params[start : start + FACTS_AT_ONCE])
+    for start in range(0, len(metrics), METRICS_AT_ONCE):
+        client.log_batch(run, metrics=metrics[start : start + METRICS_AT_ONCE])
+    client.set_terminated(run)
+    return run
 
 
 def to_wandb(profiles: Sequence[Profile], folder: Path) -> list[Path]:

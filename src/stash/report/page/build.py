@@ -10,6 +10,7 @@ import base64
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 
 from jinja2 import Environment, StrictUndefined, Template
@@ -24,7 +25,7 @@ from stash.report.charts import Picture, pictures_of
 from stash.report.charts.overview import overview_picture
 from stash.report.charts.palette import COLOURS
 from stash.report.charts.picture import NARROW, WIDE
-from stash.report.export.tables import as_csv, block_rows, number_rows
+from stash.report.export.tables import as_csv, block_times, number_rows
 from stash.report.figures import written
 from stash.report.method import how_it_was_measured
 from stash.report.names import NAME_LIMIT, names_of
@@ -37,7 +38,6 @@ from stash.results.steps import STEP_BY_NAME
 MAX_WITH_CHARTS = 6
 MESSAGE_LIMIT = 2000
 #: Raw block times that a page carries along; more are for files.
-BLOCK_COLUMNS = ("step", "launch", "round", "at_seconds", "worker", "iterations", "seconds")
 MAX_BLOCK_TEXT = 2_000_000
 
 
@@ -223,8 +223,7 @@ def _without_blocks(profile: Profile) -> str:
 
 
 def _block_times(profile: Profile) -> str:
-    rows = ({column: row[column] for column in BLOCK_COLUMNS} for row in block_rows(profile))
-    text = _table(rows)
+    text = harmless(block_times(profile), keep_newlines=True)
     return text if len(text) <= MAX_BLOCK_TEXT else ""
 
 
@@ -245,6 +244,7 @@ def _name(text: str) -> str:
     return harmless(text, limit=NAME_LIMIT)
 
 
+@cache
 def _template() -> Template:
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
