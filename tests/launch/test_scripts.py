@@ -11,9 +11,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -118,11 +119,14 @@ SHORT = {
 }
 
 
-def destroy_quietly(destroy: Callable[[], None] = dist.destroy_process_group) -> None:
+destroy_process_group = dist.destroy_process_group
+
+
+def destroy_quietly(group: Any = None) -> None:
     """While gloo's threads are idle: with torch 2.13 they may wait for the interpreter for ever."""
     dist.barrier()
     time.sleep(0.2)
-    destroy()
+    destroy_process_group(group)
 
 
 def run_plainly(folder: Path, rank: int, ports: list[int]) -> None:

@@ -7,7 +7,6 @@ the first one turns the recording into the profile when it leaves.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import secrets
 import shutil
@@ -66,20 +65,20 @@ class Direct:
         return cls(_plan(options), run_folder, options.out.absolute(), leads)
 
     def end(self, failure: str | None) -> None:
-        """The first worker keeps what was measured, and tells where."""
+        """Tell of a failure; the first worker keeps what was measured, and tells where."""
+        if failure is not None:
+            print(f"stash: {failure}", file=sys.stderr)
         if not self.leads:
             return
         try:
             made = self._profile(failure)
             path = store.save(made, self.out)
         except StashError as error:
-            print(f"stash: {failure or error.message}", file=sys.stderr)
-            return
-        print(f"stash: {made.run.rounds} rounds; profile written to {path}", file=sys.stderr)
-        print(f"stash: `stash show {path}` prints the report", file=sys.stderr)
-        if failure is None:
-            with contextlib.suppress(OSError):
-                shutil.rmtree(self.run_folder)
+            print(f"stash: {error.message}", file=sys.stderr)
+        else:
+            print(f"stash: {made.run.rounds} rounds; profile written to {path}", file=sys.stderr)
+            print(f"stash: `stash show {path}` prints the report", file=sys.stderr)
+        shutil.rmtree(self.run_folder, ignore_errors=True)
 
     def _profile(self, failure: str | None) -> Profile:
         from stash.results.assemble import Outcome, Recording, assemble

@@ -90,8 +90,7 @@ class LooseGang:
         self.rank = int(os.environ["RANK"])
         self.size = int(os.environ["WORLD_SIZE"])
         address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-        # Not exported by name, and typed in part only.
-        c10d: Any = dist.distributed_c10d
+        c10d: Any = dist  # these are typed in part only
         store = c10d.TCPStore(address, port, is_master=False, timeout=SIDE_TIMEOUT)
         self._side: Any = dist.ProcessGroupGloo(
             c10d.PrefixStore("stash", store), self.rank, self.size, timeout=SIDE_TIMEOUT

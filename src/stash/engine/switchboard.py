@@ -242,8 +242,9 @@ class Switchboard:
 
     def final_checks(self) -> tuple[Check, ...]:
         """What only the end can tell."""
+        assert self._loop is not None
         checks = unreadable_check(self._run_folder)
-        if self._natural_batches:
+        if self._natural_batches and not self._loop.other_loaders:
             checks += (evaluation_check(self._natural_batches),)
         return (*checks, in_place_check()) if self._loaded.changed_in_place else checks
 

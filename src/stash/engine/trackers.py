@@ -18,7 +18,8 @@ from typing import Any
 def switch_off(run_folder: Path) -> None:
     """Before the script runs; what it has imported already stays as it is."""
     os.environ["WANDB_MODE"] = "disabled"
-    os.environ["MLFLOW_TRACKING_URI"] = (run_folder / "mlruns").as_uri()
+    os.environ["MLFLOW_TRACKING_URI"] = (run_folder.absolute() / "mlruns").as_uri()
+    os.environ["MLFLOW_ALLOW_FILE_STORE"] = "true"  # newer versions prefer a database
     changes: dict[str, Callable[[ModuleType], None]] = {"mlflow": _keep_mlflow_here}
     for module in (
         "tensorboard.summary.writer.event_file_writer",
