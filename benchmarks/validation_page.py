@@ -37,6 +37,7 @@ def main() -> None:
         "blind_table": blind_by_source(found["blind"]),
         "parts": part_table(parts),
         "constants": constants(found["constants"]),
+        "tails": ", ".join(f"{name} {100 * one:g} %" for name, one in found["tails"].items()),
         "worst": worst(found["calibrated"]),
     }
     page = TEXT.read_text("utf-8")
