@@ -179,7 +179,7 @@ def fit_compute(rows: Sequence[Row], base: Constants = FITTED) -> Constants:
         return weight * (np.log(alone_seconds(singles, _with_compute(base, x))) - measured)
 
     start = np.array([0.8, 0.4, 0.4, 0.6, 0.4, 0.4, 0.7, 30e-6, 1e-3])
-    return _with_compute(base, _fit(residuals, start, COMPUTE_BOUNDS, weight))
+    return _with_compute(base, _fit(residuals, start, COMPUTE_BOUNDS))
 
 
 COMMUNICATION_BOUNDS = ((0.02, 1.0),) * 7 + (
@@ -188,6 +188,7 @@ COMMUNICATION_BOUNDS = ((0.02, 1.0),) * 7 + (
     (1e-3, 1.0),
     (1e-4, 0.2),
     (1e-5, 0.05),
+    (0.01, 1.5),
 )
 
 
@@ -200,6 +201,7 @@ def _with_communication(base: Constants, x: np.ndarray) -> Constants:
         contention=float(x[9]),
         straggling=float(x[10]),
         sharing=float(x[11]),
+        pcie_sharing=float(x[12]),
     )
 
 
@@ -216,9 +218,7 @@ def fit_communication(cases: Cases, base: Constants) -> Constants:
         error = np.log(cases.seconds(_with_communication(base, x))) - measured
         return weight * (error - np.where(slow, error[over], 0.0))
 
-    return _with_communication(
-        base, _fit(residuals, COMMUNICATION_START, COMMUNICATION_BOUNDS, weight[weight > 0])
-    )
+    return _with_communication(base, _fit(residuals, COMMUNICATION_START, COMMUNICATION_BOUNDS))
 
 
 def _node_row(row: Row) -> str:
@@ -229,16 +229,17 @@ def _node_row(row: Row) -> str:
 
 
 #: Before any row is seen: what link sweeps and NCCL's own model suggest.
-COMMUNICATION_START = np.array([0.6, 0.6, 0.5, 0.5, 0.8, 0.8, 0.6, 2.0, 5e-5, 0.2, 0.02, 0.003])
+COMMUNICATION_START = np.array(
+    [0.6, 0.6, 0.5, 0.5, 0.8, 0.8, 0.6, 2.0, 5e-5, 0.2, 0.02, 0.003, 0.3]
+)
 
 
-def _fit(residuals, start, bounds, weight) -> np.ndarray:
-    """Least squares in logarithms, large errors by their size; a weak pull to the start values.
+def _fit(residuals, start, bounds) -> np.ndarray:
+    """Least squares in logarithms, with a weak pull to the start values.
 
     The pull decides only what the rows leave open, such as a transport that none of them uses.
     """
     low, high = (np.log(side) for side in zip(*bounds, strict=True))
-    scale = 0.05 * float(weight.mean())
 
     def pulled(x: np.ndarray) -> np.ndarray:
         return np.concatenate([residuals(np.exp(x)), PULL * (x - np.log(start))])
@@ -249,8 +250,6 @@ def _fit(residuals, start, bounds, weight) -> np.ndarray:
             pulled,
             np.clip(begin, low + 1e-9, high - 1e-9),
             bounds=(low, high),
-            loss="soft_l1",
-            f_scale=scale,
             diff_step=1e-4,
             max_nfev=40,
         )

@@ -30,6 +30,7 @@ BARE = replace(
     bandwidth_efficiency=dict.fromkeys(TRANSPORTS, 1.0),
     latency_factor=1.0,
     message_seconds=0.0,
+    pcie_sharing=0.0,
 )
 GBIT = 1e9 / 8
 CARDS = (

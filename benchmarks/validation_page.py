@@ -37,6 +37,7 @@ def main() -> None:
         "blind_table": blind_by_source(found["blind"]),
         "parts": part_table(parts),
         "constants": constants(found["constants"]),
+        "tails": ", ".join(f"{name} {100 * one:g} %" for name, one in found["tails"].items()),
         "worst": worst(found["calibrated"]),
     }
     page = TEXT.read_text("utf-8")
@@ -276,12 +277,12 @@ def scatter(calibrated: list[Score], blind: list[Score]) -> str:
 
     def dots(scores: list[Score], colour: str) -> str:
         unique = {s.row.id: s for s in scores if s.row.workers > 1}.values()
-        return "".join(
-            f'<circle cx="{margin + place(s.measured):.0f}" '
-            f'cy="{margin + size - place(s.predicted):.0f}" r="2" fill="{colour}" '
-            'fill-opacity="0.4"/>'
+        marks = "".join(
+            f"M{margin + place(s.measured):.0f} {margin + size - place(s.predicted):.0f}h0"
             for s in unique
         )
+        style = 'stroke-width="4" stroke-linecap="round" stroke-opacity="0.4"'
+        return f'<path d="{marks}" stroke="{colour}" {style}/>'
 
     ticks = "".join(
         f'<text x="{margin + place(t):.0f}" y="{margin + size + 16}" text-anchor="middle">{t:g}'

@@ -18,8 +18,9 @@ from stash.hardware.gpus import Gpu
 from stash.predict import communication, compute, facts, memory, pipeline, times
 from stash.predict.communication import Link, Links, Message
 from stash.predict.constants import FITTED, FITTED_ROWS, Constants
-from stash.predict.document import Machine, Predicted, Slice, as_profile
+from stash.predict.document import Predicted, Slice, as_profile
 from stash.predict.facts import Array, ModelFacts
+from stash.predict.machines import Machine
 from stash.results.profile import Profile, Provenance
 
 #: Of a node's memory, what the page cache may grow to.

@@ -54,6 +54,7 @@ class Links:
 
     inside: Array  # bytes per second between GPUs of a node
     inside_hop: Array  # seconds
+    inside_sharing: Array  # power by which that falls with the workers of a node
     between: Array  # bytes per second between nodes
     between_hop: Array
 
@@ -62,7 +63,15 @@ class Links:
         cls, inside: Sequence[Link | None], between: Sequence[Link | None], constants: Constants
     ) -> Links:
         """Links of configurations; a link that is not used may be left out."""
-        return cls(*_effective(inside, constants), *_effective(between, constants))
+        shared = [o is not None and o.transport in ("pcie", "host") for o in inside]
+        sharing = np.array(shared, dtype=float) * constants.pcie_sharing
+        return cls(*_effective(inside, constants), sharing, *_effective(between, constants))
+
+    def inside_rate(self, gpus_per_node: Array) -> Array:
+        """Between GPUs of a node, when so many are at it."""
+        fewer = np.minimum(1.0, 2 / gpus_per_node) ** self.inside_sharing
+        rate: Array = np.where(gpus_per_node > 1, self.inside * fewer, np.inf)
+        return rate
 
     def as_columns(self) -> Links:
         """The same for arrays with a row a configuration."""
@@ -140,7 +149,7 @@ def all_reduce_seconds(
 ) -> Array:
     """One message by the better of ring and tree, as NCCL chooses."""
     workers = gpus_per_node * nodes
-    inside_rate = np.where(gpus_per_node > 1, links.inside, np.inf)
+    inside_rate = links.inside_rate(gpus_per_node)
     between_rate = np.where(nodes > 1, links.between, np.inf)
     rate = np.minimum(inside_rate, between_rate)
     start = BASE_SECONDS * constants.latency_factor + constants.message_seconds
@@ -158,10 +167,7 @@ def plain_seconds(
     message_count: Array, total_bytes: Array, gpus_per_node: Array, nodes: Array, links: Links
 ) -> Array:
     """The paper's own formula, `L * tau + G / B`, without overlap: a yardstick, not our model."""
-    rate = np.minimum(
-        np.where(gpus_per_node > 1, links.inside, np.inf),
-        np.where(nodes > 1, links.between, np.inf),
-    )
+    rate = np.minimum(links.inside_rate(gpus_per_node), np.where(nodes > 1, links.between, np.inf))
     hop = np.where(nodes > 1, links.between_hop, links.inside_hop)
     seconds: Array = np.where(
         gpus_per_node * nodes > 1, message_count * hop + total_bytes / rate, 0.0

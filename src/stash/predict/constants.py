@@ -45,6 +45,12 @@ class Constants:
     )
     """Fraction of a link's bandwidth that all-reduce gets out of it in training, by transport."""
 
+    pcie_sharing: float = 0.3
+    """How the rate over PCIe falls with the workers of a node: as (2 / workers) to this power.
+
+    0 where every GPU has a path of its own, 1 where all share one.
+    """
+
     latency_factor: float = 1.0
     """On NCCL's own latencies: a message waits for its launch, too."""
 
@@ -66,23 +72,24 @@ class Constants:
 #: one source out.
 FITTED_ROWS = 2133
 FITTED = Constants(
-    convolution_efficiency={"fp32": 1.51, "tf32": 0.7, "amp": 0.656},
-    other_efficiency={"fp32": 0.657, "tf32": 0.4, "amp": 0.317},
-    memory_efficiency=0.529,
-    layer_seconds=6.92e-05,
-    iteration_seconds=0.00102,
+    convolution_efficiency={"fp32": 1.32, "tf32": 0.606, "amp": 0.634},
+    other_efficiency={"fp32": 0.649, "tf32": 0.4, "amp": 0.267},
+    memory_efficiency=0.598,
+    layer_seconds=7.21e-05,
+    iteration_seconds=0.00104,
     bandwidth_efficiency={
-        "nvlink": 0.253,
-        "nvswitch": 0.602,
-        "pcie": 0.289,
-        "host": 0.299,
-        "tcp": 0.918,
-        "cloud": 0.454,
-        "rdma": 0.418,
+        "nvlink": 0.3,
+        "nvswitch": 0.614,
+        "pcie": 0.43,
+        "host": 0.41,
+        "tcp": 0.961,
+        "cloud": 0.476,
+        "rdma": 0.355,
     },
-    latency_factor=2.09,
-    message_seconds=0.000138,
-    contention=0.212,
-    straggling=0.0208,
-    sharing=0.00803,
+    pcie_sharing=0.299,
+    latency_factor=3.29,
+    message_seconds=6.95e-05,
+    contention=0.323,
+    straggling=0.0532,
+    sharing=0.00433,
 )

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-import platform
 import secrets
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
-import stash
-from stash.hardware.catalog import Instance
-from stash.hardware.gpus import Gpu
 from stash.predict import memory, pipeline
 from stash.predict.communication import Link
 from stash.predict.facts import ModelFacts
+from stash.predict.machines import Machine, checks, link_words, machine_facts, workload_facts
 from stash.predict.uncertainty import INTERVAL_PERCENT, band
 from stash.results.document import Interval
 from stash.results.profile import (
@@ -30,22 +27,10 @@ from stash.results.profile import (
     StepResult,
     Waiting,
 )
-from stash.results.recording import Check, MachineFacts, WorkloadFacts
 from stash.results.steps import Stall, stalls_of, whole_iteration
 
 SECONDS_PER_HOUR = 3600.0
 STEP_KINDS = {"solo": "solo", "node": "node", "cluster": "nodes", "scaleout": "nodes"}
-
-
-@dataclass(frozen=True)
-class Machine:
-    """The machine of a prediction."""
-
-    instance: Instance
-    gpu: Gpu
-    nodes: int
-    inside: Link | None
-    between: Link | None
 
 
 @dataclass(frozen=True)
@@ -96,8 +81,8 @@ def as_profile(
         id=secrets.token_hex(4),
         created=datetime.now(timezone.utc),
         provenance=Provenance.PREDICTED,
-        workload=_workload(facts, batch, dtype, samples, machine),
-        machine=_machine_facts(machine),
+        workload=workload_facts(facts, batch, dtype, samples, machine),
+        machine=machine_facts(machine),
         run=_run(facts, batch, dtype, machine),
         calibration=None,
         steps={
@@ -116,17 +101,17 @@ def as_profile(
         epoch=_epochs(predicted, seconds, setting, samples, batch, machine, hourly),
         rates=_rates(seconds, feed, batch, machine),
         telemetry={},
-        checks=_checks(machine, setting),
+        checks=checks(machine, setting),
         prediction=Prediction(
             calibrated_on=calibrated_on,
             interval_percent=INTERVAL_PERCENT,
             messages=predicted.messages,
-            inside=_link_words(machine.inside),
-            between=_link_words(machine.between),
+            inside=link_words(machine.inside),
+            between=link_words(machine.between),
             slices=tuple(
                 SliceResult(
                     chance=one.chance,
-                    inside=_link_words(one.inside),
+                    inside=link_words(one.inside),
                     seconds_per_iteration=one.seconds,
                 )
                 for one in predicted.slices
@@ -276,49 +261,6 @@ def _rates(
     )
 
 
-def _workload(
-    facts: ModelFacts, batch: int, dtype: str, samples: int | None, machine: Machine
-) -> WorkloadFacts:
-    return WorkloadFacts(
-        name=facts.name,
-        parameters=facts.parameters,
-        gradient_bytes=facts.gradient_bytes,
-        optimizer=facts.optimizer,
-        batch_per_worker=batch,
-        samples=samples,
-        data="",
-        data_bytes=None,
-        loader_workers=max(1, int((machine.instance.vcpus or 1) // machine.instance.gpus)),
-        dtype=dtype,
-    )
-
-
-def _machine_facts(machine: Machine) -> MachineFacts:
-    instance = machine.instance
-    cores = max(1, int(instance.vcpus or 1))
-    return MachineFacts(
-        host=instance.name,
-        system=instance.cloud,
-        cpu="",
-        cores=cores,
-        memory_bytes=instance.memory_bytes or 0,
-        device="cuda",
-        devices=(machine.gpu.name,) * (instance.gpus * machine.nodes),
-        device_memory_bytes=machine.gpu.memory_bytes,
-        nodes=machine.nodes,
-        workers_per_node=instance.gpus,
-        cores_per_worker=cores / instance.gpus,
-        threads_per_worker=max(1, cores // instance.gpus),
-        pinned=False,
-        backend="nccl",
-        python=platform.python_version(),
-        torch="none",
-        stash=stash.__version__,
-        instance=instance.name,
-        price_usd_per_hour=instance.price_usd_per_hour,
-    )
-
-
 def _run(facts: ModelFacts, batch: int, dtype: str, machine: Machine) -> Run:
     peak = memory.peak_bytes(facts, batch, dtype)
     return Run(
@@ -332,32 +274,6 @@ def _run(facts: ModelFacts, batch: int, dtype: str, machine: Machine) -> Run:
         peak_device_memory_bytes=(peak,),
         peak_device_memory_percent=100 * peak / machine.gpu.memory_bytes,
     )
-
-
-def _checks(machine: Machine, setting: str) -> tuple[Check, ...]:
-    instance, checks = machine.instance, []
-    if instance.status == "retired":
-        message = f"{instance.name} is retired: it has a list price, but cannot be rented."
-        checks.append(Check(name="status", status="warn", message=message))
-    if instance.price_date:
-        message = f"${instance.price_usd_per_hour:g} an hour, {instance.price_region}, "
-        checks.append(Check(name="price", status="pass", message=f"{message}{instance.price_date}"))
-    if setting == "blind":
-        checks.append(
-            Check(
-                name="calibration",
-                status="warn",
-                message="The time of one worker comes from specifications.",
-                next="Measure one GPU of this kind and give the profile with --from.",
-            )
-        )
-    return tuple(checks)
-
-
-def _link_words(link: Link | None) -> str:
-    if link is None:
-        return ""
-    return f"{link.transport}, {link.bytes_per_second / 1e9:.3g} GB/s"
 
 
 def _scaled(value: Interval, factor: float) -> Interval:

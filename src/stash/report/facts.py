@@ -157,6 +157,10 @@ def _machine_words(profile: Profile, safe: Safe) -> str:
     size = "" if workload.samples is None else f" ({large_count(workload.samples)} samples)"
     data = f"data {safe(workload.data)}{size}; " if workload.data else ""
     instance = f" ({safe(machine.instance)})" if machine.instance else ""
+    if profile.prediction is not None:
+        return (
+            f"{data}instance {safe(machine.host)} ({safe(machine.system)}), {machine.cores} cores"
+        )
     return (
         f"{data}host {safe(machine.host)}{instance}, {machine.cores} cores; "
         f"torch {safe(machine.torch)}, {safe(machine.backend)}"
