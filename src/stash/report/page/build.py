@@ -21,10 +21,10 @@ from stash.report import facts, words
 from stash.report.advice import Advice, advise
 from stash.report.cards import Card, cards
 from stash.report.characters import harmless
-from stash.report.charts import Picture, pictures_of
+from stash.report.charts import pictures_of
 from stash.report.charts.overview import overview_picture
 from stash.report.charts.palette import COLOURS
-from stash.report.charts.picture import NARROW, WIDE
+from stash.report.charts.picture import NARROW, WIDE, Picture
 from stash.report.export.tables import as_csv, block_times, number_rows
 from stash.report.figures import written
 from stash.report.method import how_it_was_measured
