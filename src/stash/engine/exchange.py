@@ -201,8 +201,12 @@ class SwitchableGroup(dist.ProcessGroup):
         return self._inner.recv(*args, **kwargs)
 
 
+#: How a group of `BACKEND` is made: by the last that asked for it.
+_create: list[Callable[[Any, Any], SwitchableGroup]] = []
+
+
 def register(announce: Callable[[SwitchableGroup], None], real_backend: Callable[[], str]) -> None:
-    """Make `BACKEND` known to PyTorch; every group created with it is announced."""
+    """Make `BACKEND` known to PyTorch; every group created with it from now on is announced."""
 
     def create(options: Any, backend_options: Any) -> SwitchableGroup:
         group = SwitchableGroup(
@@ -213,7 +217,14 @@ def register(announce: Callable[[SwitchableGroup], None], real_backend: Callable
         announce(group)
         return group
 
-    dist.Backend.register_backend(BACKEND, create, extended_api=True, devices=["cpu", "cuda"])
+    _create[:] = [create]
+    if not hasattr(dist.Backend, BACKEND.upper()):  # torch 2.6 refuses to hear it twice
+        dist.Backend.register_backend(
+            BACKEND,
+            lambda options, more: _create[0](options, more),
+            extended_api=True,
+            devices=["cpu", "cuda"],
+        )
 
 
 def _real_group(name: str, options: Any, backend_options: Any) -> Any:
