@@ -10,7 +10,7 @@ from stash.hardware import gpus
 from stash.predict import facts, memory
 from stash.workloads import zoo
 
-OWN = Path(__file__).parents[1] / "workloads_for_tests" / "tiny.py"
+OWN = Path(__file__).parents[2] / "examples" / "own_workload.py"
 
 
 def test_every_model_of_the_zoo_has_packaged_facts() -> None:
@@ -32,6 +32,21 @@ def test_facts_at_a_batch_are_those_of_the_layers_at_that_batch() -> None:
     )
     fixed, per_sample = known.activation_bytes
     assert fixed + 7 * per_sample == pytest.approx(listed.activation_bytes)
+
+
+def test_facts_of_a_users_model_are_found_once_and_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    spec = f"{OWN}:signals"
+    found = facts.find(spec)
+    assert found.parameters == found.gradient_bytes // 4 > 0
+    monkeypatch.setattr(facts, "_trace_factory", lambda spec, data: pytest.fail("traced again"))
+    assert facts.find(spec).as_document() == found.as_document()
+    (kept,) = (tmp_path / "stash" / "layers").glob("*.json")
+    kept.write_text("{")  # a damaged cache is no cache
+    with pytest.raises(pytest.fail.Exception, match="traced again"):
+        facts.find(spec)
 
 
 def test_short_names_work_and_unknown_ones_are_answered() -> None:

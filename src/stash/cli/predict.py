@@ -19,6 +19,9 @@ def predict(
     from_profile: Annotated[
         Path | None, typer.Option("--from", help="A measured profile to calibrate on.")
     ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Data that a factory of your own needs to build its model.")
+    ] = None,
     samples: Annotated[
         int | None, typer.Option(help="In one epoch, for its time and cost.")
     ] = None,
@@ -45,6 +48,7 @@ def predict(
         batch_size=batch_size,
         dtype=dtype,
         from_profile=from_profile,
+        data=data,
         samples=samples,
         samples_per_core=samples_per_core,
         sample_bytes=sample_bytes,

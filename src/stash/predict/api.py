@@ -46,6 +46,7 @@ def predict(
     batch_size: int | None = None,
     dtype: str = "fp32",
     from_profile: Profile | Path | str | None = None,
+    data: Path | str | None = None,
     samples: int | None = None,
     samples_per_core: float | None = None,
     sample_bytes: float | None = None,
@@ -53,7 +54,7 @@ def predict(
 ) -> Profile:
     """Predict the profile of a model on an instance of the catalog."""
     machine = _machine(catalog.find(instance, snapshot), nnodes)
-    known = facts.find(workload)
+    known = facts.find(workload, None if data is None else Path(data))
     measured = _load(from_profile)
     batch = _batch(batch_size, measured, known)
     _check_fits(known, batch, dtype, machine.gpu)

@@ -116,14 +116,14 @@ def of_layers(
     )
 
 
-def find(workload: str) -> ModelFacts:
-    """Facts of a model of the zoo, or of a user's `file.py:factory`."""
+def find(workload: str, data: Path | None = None) -> ModelFacts:
+    """Facts of a model of the zoo, or of a user's `file.py:factory`, which may need its data."""
     plain = workload.lower().replace("_", "-")
     packaged = _packaged()
     if plain in packaged:
         return packaged[plain]
     if ":" in workload:
-        return _of_factory(workload)
+        return _of_factory(workload, data)
     from stash.workloads import zoo
 
     return packaged.get(zoo.get(workload).name.replace("_", "-")) or of_zoo(workload)
@@ -140,7 +140,7 @@ def of_zoo(name: str) -> ModelFacts:
     )
 
 
-def _of_factory(spec: str) -> ModelFacts:
+def _of_factory(spec: str, data: Path | None) -> ModelFacts:
     path = Path(spec.rpartition(":")[0])
     key = hashlib.sha256(path.read_bytes() + spec.encode()) if path.is_file() else None
     kept = None if key is None else cache_folder() / f"{key.hexdigest()[:24]}.json"
@@ -149,18 +149,18 @@ def _of_factory(spec: str) -> ModelFacts:
             return from_document(json.loads(kept.read_text("utf-8")))
         except (OSError, ValueError, KeyError, IndexError):
             pass  # a damaged cache is as good as none
-    facts = _trace_factory(spec)
+    facts = _trace_factory(spec, data)
     if kept is not None:
         _keep(facts, kept)
     return facts
 
 
-def _trace_factory(spec: str) -> ModelFacts:
+def _trace_factory(spec: str, data: Path | None) -> ModelFacts:
     from dataclasses import replace
 
     from stash.workloads import factory, train
 
-    workload = factory.call_factory(factory.load_factory(spec))
+    workload = factory.call_factory(factory.load_factory(spec), data=data)
     optimizer = getattr(workload.optimizer, "func", workload.optimizer)
     return of_layers(
         workload.name,
