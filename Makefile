@@ -58,6 +58,7 @@ bench: $(TOOLS)
 	$(BIN)/python benchmarks/coverage.py
 	$(BIN)/python benchmarks/epochs.py
 	$(BIN)/python benchmarks/overlap.py
+	$(BIN)/python benchmarks/predict_speed.py
 	$(BIN)/python benchmarks/lab_kills.py
 	$(BIN)/python benchmarks/lab_rates.py
 
