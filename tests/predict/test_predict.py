@@ -84,6 +84,23 @@ def test_data_rates_bring_prep_and_fetch() -> None:
     assert found.epoch.first is not None
 
 
+def test_data_that_do_not_fit_into_memory_have_bounds() -> None:
+    found = stash.predict(
+        "alexnet",
+        instance="p3.2xlarge",
+        dtype="amp",
+        batch_size=256,
+        samples=1_281_167,
+        samples_per_core=1000.0,
+        sample_bytes=110_000,
+    )
+    (check,) = [one for one in found.checks if one.name == "page cache"]
+    assert check.status == "warn"
+    assert "evicts" in check.message
+    warm, cold = (found.steps[step].seconds_per_iteration.estimate for step in ("warm", "cold"))
+    assert warm < cold
+
+
 def test_what_cannot_be_predicted_says_why() -> None:
     with pytest.raises(UsageError, match=r"does not fit: .* --batch-size \d+ would fit"):
         stash.predict("resnet50", instance="p2.xlarge", batch_size=1024)

@@ -27,6 +27,7 @@ from stash.results.profile import (
     StepResult,
     Waiting,
 )
+from stash.results.recording import Check
 from stash.results.steps import Stall, stalls_of, whole_iteration
 
 SECONDS_PER_HOUR = 3600.0
@@ -101,7 +102,7 @@ def as_profile(
         epoch=_epochs(predicted, seconds, setting, samples, batch, machine, hourly),
         rates=_rates(seconds, feed, batch, machine),
         telemetry={},
-        checks=checks(machine, setting),
+        checks=(*checks(machine, setting), *_cache_check(predicted, machine, batch, feed)),
         prediction=Prediction(
             calibrated_on=calibrated_on,
             interval_percent=INTERVAL_PERCENT,
@@ -137,6 +138,25 @@ def _step_seconds(
         for step, rate in (("warm", feed.later_high), ("cold", feed.cold)):
             seconds[step] = pipeline.iteration_seconds(predicted.node, samples / rate)
     return seconds
+
+
+def _cache_check(
+    predicted: Predicted, machine: Machine, batch: int, feed: pipeline.Feed | None
+) -> tuple[Check, ...]:
+    """Bounds of a later epoch where the data do not fit into memory."""
+    if feed is None or feed.later_low == feed.later_high:
+        return ()
+    samples = batch * machine.instance.gpus
+    best, worst = (
+        1e3 * pipeline.iteration_seconds(predicted.node, samples / rate)
+        for rate in (feed.later_high, feed.later_low)
+    )
+    message = (
+        f"The data do not fit into memory: an iteration of a later epoch takes {best:.3g} ms with "
+        f"a cache that keeps what it has (as given here), {worst:.3g} ms with one that evicts what "
+        "is needed next. The page cache lies between."
+    )
+    return (Check(name="page cache", status="warn", message=message),)
 
 
 def _relative(
