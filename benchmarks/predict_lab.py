@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -184,7 +185,7 @@ def fit(chosen: list[Setting], measured: dict[str, dict]) -> Constants:
 
 
 def predicted(one: Setting, measured: dict, constants: Constants) -> float:
-    layers, sent = emulated(one)
+    layers, sent = emulated(one.model, one.scale)
     layers = layers.scaled(np.array([measured["solo"]]) / layers.whole)
     link = Link("tcp", measured["goodput"] / one.world)
     # Workers are hops of a network, whatever host they are on.
@@ -195,25 +196,26 @@ def predicted(one: Setting, measured: dict, constants: Constants) -> float:
     return float(seconds.together[0])
 
 
-def emulated(one: Setting) -> tuple[LayerSeconds, list[Message]]:
+@cache
+def emulated(model: str, scale: float) -> tuple[LayerSeconds, list[Message]]:
     """The layers of the emulated device, and its messages: bucket sizes are scaled like bytes."""
     from stash.workloads import zoo
     from stash.workloads.emulated import Accelerator
 
     device = Accelerator(
-        parse(DEVICE.format(scale=one.scale)),
-        zoo.layers(one.model, zoo.get(one.model).batch_size),
+        parse(DEVICE.format(scale=scale)),
+        zoo.layers(model, zoo.get(model).batch_size),
         "fp32",
     )
     forward = np.array([[layer.forward_seconds for layer in device.layers]])
     backward = np.array([[layer.backward_seconds for layer in device.layers]])
-    sent, size, limit = [], 0, FIRST_BUCKET_BYTES * one.scale
+    sent, size, limit = [], 0, FIRST_BUCKET_BYTES * scale
     for position in reversed(range(len(device.layers))):
         for elements in device.layers[position].gradient_elements:
             size += elements
             if 4 * size >= limit:
                 sent.append(Message(size, position))
-                size, limit = 0, BUCKET_BYTES * one.scale
+                size, limit = 0, BUCKET_BYTES * scale
     if size:
         sent.append(Message(size, 0))
     return LayerSeconds(forward, backward, np.array([device.optimizer_seconds])), sent
