@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from named_mutants import FEED, LOADING, MEASURE, METHOD, TWIN, Patch
 
+BUCKETS = "tests/workloads/test_buckets.py"
 EMULATED = "tests/engine/test_emulated.py"
 OPENS = "tests/engine/test_opens.py"
 PAGECACHE = "tests/engine/test_pagecache.py"
@@ -200,6 +201,6 @@ EMULATION = (
         "first, others = (cap * name.byte_scale for cap in BUCKET_CAPS_MIB)",
         "first, others = (cap * 1e-6 for cap in BUCKET_CAPS_MIB)",
         "buckets must shrink with the bytes, not vanish",
-        (EMULATED,),
+        (BUCKETS,),
     ),
 )
