@@ -3,11 +3,29 @@
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+
+DRAWS = find_spec("altair") is not None and find_spec("vl_convert") is not None
+#: These cannot even be imported without the packages that draw.
+DRAWING_TESTS = [
+    "test_docs.py",
+    "cli/test_report.py",
+    "report/test_browser.py",
+    "report/test_page.py",
+    "report/test_pictures.py",
+    "report/test_same_numbers.py",
+]
+collect_ignore = [] if DRAWS else DRAWING_TESTS
+
+
+def pytest_report_header() -> str | None:
+    """What is left out is said."""
+    return None if DRAWS else "No tests of the page and its charts: pip install '.[report]'"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
