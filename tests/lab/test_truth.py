@@ -21,9 +21,9 @@ from truth_worlds import World
 from stash.errors import StashError
 from stash.lab import resources
 
-#: Of an iteration. What a noisy machine does to a trimmed mean of ten rounds stays far below.
+#: Of an iteration. What a noisy machine does to a trimmed mean of six rounds stays far below.
 MARGIN = 0.15
-ROUNDS = 10
+ROUNDS = 6
 
 needs_root = pytest.mark.skipif(
     os.geteuid() != 0, reason="a throttled disk needs root: run the tests as root"
