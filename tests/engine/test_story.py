@@ -286,14 +286,14 @@ def test_a_window_is_shortened_by_its_tail_and_then_by_bursts(
 @pytest.mark.parametrize(
     ("unit", "prefetched", "seconds", "lead", "timed"),
     [
-        # A queue's depth in bursts, and the bursts of one second.
-        (1, 2, 0.2, 4, 2),  # depth 2, 5 a second
-        (2, 8, 0.2, 6, 6),  # depth 4, 3 a second
-        (2, 3, 0.2, 6, 4),  # depth 2, 3 a second
-        (1, 4, 2.0, 1, 1),  # longer than a second each
+        # A queue's depth in bursts, and the bursts of two and a half seconds.
+        (1, 2, 0.2, 4, 2),  # depth 2, 13 of them
+        (2, 8, 0.2, 14, 8),  # depth 4, 7 of them
+        (2, 3, 0.2, 8, 4),  # depth 2, 7 of them
+        (1, 4, 3.0, 1, 1),  # longer than that each
         (1, 2, 0.012, 4, 5),  # 5 to fill 50 ms
         (1, 0, 0.012, 1, 5),  # no queue
-        (4, 8, 0.1, 12, 8),  # depth 2, 3 a second
+        (4, 8, 0.1, 16, 8),  # depth 2, 7 of them
     ],
 )
 def test_loader_blocks_are_as_long_as_a_queue_is_deep(

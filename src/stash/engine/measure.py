@@ -37,7 +37,10 @@ Told = Generator[None, None, _T]
 #: A block shorter than this is mostly barrier and clock.
 MIN_BLOCK_SECONDS = 0.05
 #: A loader block much longer than this makes rounds longer than a machine's drift.
-LONG_LOADER_BLOCK_SECONDS = 1.0
+LONG_LOADER_BLOCK_SECONDS = 2.5
+#: How often a queue turns over before a block is timed: twice to forget its start; up to six times
+#: where loaders are about as fast as training, so that it fills or empties slowly.
+MIN_TURNOVERS, MAX_TURNOVERS = 2, 6
 WARM_UP_CHUNK = 4
 WARM_UP_MAX_SECONDS = 30.0
 WARM_UP_MAX_ITERATIONS = 200
@@ -213,10 +216,11 @@ class Measurement:
         depth = math.ceil(self._pipeline.prefetched / unit)
         longest = math.ceil(LONG_LOADER_BLOCK_SECONDS / max(bursts[-1], 1e-6))
         least = math.ceil(MIN_BLOCK_SECONDS / max(bursts[-1], 1e-6))
-        # A queue that has turned over twice remembers nothing of its start, and a block as long as
-        # the queue is deep cannot live on what was prepared before it.
-        lead = unit * self._gang.follow(max(even, min(2 * depth, longest)))
-        timed = unit * self._gang.follow(max(1, least, min(max(even, depth), longest)))
+        # While a queue fills, loaders work without a pause and take cores from training; and a
+        # block that is shorter than the queue could live on what was prepared before it.
+        full = _bursts_to_fill(bursts, depth)
+        lead = unit * self._gang.follow(max(even, min(full, longest)))
+        timed = unit * self._gang.follow(max(1, least, min(max(even, depth, full // 2), longest)))
         self._lengths.loader = self._fitted(Window(lead, timed, self._pipeline.prefetched))
         self._pipeline.use_window(self._lengths.loader)
 
@@ -452,6 +456,18 @@ def _even_after(bursts: Sequence[float], *, most: int) -> int:
         if all(abs(burst - even) <= SETTLED_FRACTION * even for burst in bursts[lead:]):
             return lead
     return most
+
+
+def _bursts_to_fill(bursts: Sequence[float], depth: int) -> int:
+    """Bursts until a queue of this depth has come to rest: full, or empty where loaders are slow.
+
+    The first burst waits for its batches. What it takes beyond a later one is the shorter of two
+    times, the loaders' and training's; a later one takes the longer. The nearer they are to each
+    other, the longer it takes until the faster side waits for the slower.
+    """
+    nearness = (bursts[0] - bursts[-1]) / max(bursts[-1], 1e-6)
+    turnovers = math.ceil(1 / max(1 - nearness, 1 / MAX_TURNOVERS))
+    return max(MIN_TURNOVERS, turnovers) * depth
 
 
 def _or_minus_one(value: float | None) -> float:
