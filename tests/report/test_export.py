@@ -205,7 +205,7 @@ def test_a_tracker_that_does_not_work_is_one_message(tmp_path: Path) -> None:
 
 
 def test_wandb_gets_an_offline_run(tmp_path: Path) -> None:
-    """In a process of its own: W&B's service and other tests' event loops do not get on."""
+    """In a process of its own: in one that had run other tests, W&B once left an empty log."""
     pytest.importorskip("wandb", reason="pip install '.[wandb]' enables it")
     saved = store.save(PROFILE, tmp_path / "profiles")
     command = [sys.executable, "-m", "stash", "export", str(saved)]
