@@ -59,16 +59,17 @@ def _write(
     """The page where one is asked for or nothing else is, and the charts where asked for."""
     from stash.errors import StashError
 
+    written = []
     try:
-        from stash.report.charts.files import save_figures
-        from stash.report.page import page_of, save_page
+        if output is not None or figures is None:
+            from stash.report.page import page_of, save_page
+
+            target = output or Path("report.html")
+            written.append(save_page(page_of(profiles), target, force=force))
+        if figures is not None:
+            from stash.report.charts.files import save_figures
+
+            written += save_figures(profiles, figures)
     except ModuleNotFoundError as error:
         raise StashError(MISSING.format(name=error.name)) from None
-
-    written = []
-    if output is not None or figures is None:
-        target = output or Path("report.html")
-        written.append(save_page(page_of(profiles), target, force=force))
-    if figures is not None:
-        written += save_figures(profiles, figures)
     return written

@@ -177,8 +177,9 @@ class Profile(Model):
         """Read a document of any known version; errors name the field."""
         document = _parse(text, source)
         migrated = _migrate(document, source)
+        current = text if migrated is document else json.dumps(migrated)
         try:
-            return cls.model_validate_json(json.dumps(migrated))
+            return cls.model_validate_json(current)
         except ValidationError as error:
             raise StashError(_explain(error, source)) from None
         except RecursionError:

@@ -98,7 +98,7 @@ def page_of(profiles: Sequence[Profile]) -> str:
             title=_title(profiles, names),
             sections=sections,
             compared=compared,
-            overview=None if overview is None else _figure(overview, "all"),
+            overview=None if overview is None else _figure(overview),
             detailed=detailed,
             charts_limit=MAX_WITH_CHARTS,
             kinds=COLOURS,
@@ -124,7 +124,7 @@ def _section(key: str, name: str, profile: Profile, *, detailed: bool) -> Sectio
         facts=facts.what_was_measured(profile, _name, _name),
         headline=words.headline(profile),
         absent=words.absent(profile),
-        figures={one.name: _figure(one, f"{key}-{one.name}") for one in pictures},
+        figures={one.name: _figure(one) for one in pictures},
         cards=cards(profile),
         nothing=next((one for one in advice if one.stall is None), None),
         steps=list(_steps(profile)),
@@ -141,13 +141,13 @@ def _section(key: str, name: str, profile: Profile, *, detailed: bool) -> Sectio
     )
 
 
-def _figure(picture: Picture, prefix: str) -> Figure:
+def _figure(picture: Picture) -> Figure:
     return Figure(
         name=picture.name,
         title=picture.title,
         words=picture.words,
-        wide=Markup(picture.inline(WIDE, prefix)),
-        narrow=Markup(picture.inline(NARROW, prefix)),
+        wide=Markup(picture.inline(WIDE)),
+        narrow=Markup(picture.inline(NARROW)),
     )
 
 
