@@ -27,7 +27,6 @@ from stash.results.profile import Provenance
 SCHEMA = "stash.recommendation/1"
 MAX_FILE_BYTES = 64 * 2**20
 
-
 Objective = Literal["cheapest", "fastest", "knee"]
 Currency = Literal["usd", "device-hours"]
 
@@ -126,6 +125,7 @@ class NextProbe(Model):
     probe_device_hours: Quantity
     expected_saving_usd: Quantity | None  # of the job, by deciding after the measurement
     expected_saving_hours: Quantity | None  # where time is what counts
+    expected_saving_fraction: Quantity  # of the job's cost, time, or both at the knee
     worth_it: bool  # does the expected saving exceed the price of the probe?
     words: Text
 
@@ -142,6 +142,7 @@ class Recommendation(Model):
     assumptions: Assumptions
     interval_percent: Quantity  # of every interval of a predicted time
     words: Text  # why this one; or why none, and what would have to change
+    knee_usd_per_hour: Quantity | None = None  # what an hour less may cost; without limits only
     chosen: Count | None  # position in `candidates`
     front: tuple[Count, ...]  # positions: no other way is both cheaper and faster; cheapest first
     ties: tuple[Count, ...]  # positions: cannot be told from the chosen one by what is known
