@@ -25,11 +25,7 @@ from stash.results.document import (
     read_file,
     validated,
 )
-from stash.results.recording import Check
-
-#: Who exchanges: all workers of the first node, one worker of every node, all workers of all nodes.
-Where = Literal["node", "between", "cluster"]
-Kind = Literal["memory", "host-to-device", "device-to-host", "storage"]
+from stash.results.recording import Check, Kind, MachineFacts, Where
 
 
 class MessageResult(Model):
@@ -85,21 +81,6 @@ class Pair(Model):
     linked_by: Text
 
 
-class LinkedMachine(Model):
-    """What was probed."""
-
-    hosts: tuple[Name, ...]  # by node
-    cpu: Text
-    cores: Positive
-    device: Name
-    devices: tuple[Text, ...]  # of the first node
-    nodes: Positive
-    workers_per_node: Positive
-    backend: Name
-    torch: Name
-    stash: Name
-
-
 class LinksRun(Model):
     """How probing went."""
 
@@ -115,7 +96,7 @@ class Links(Model):
     schema_: Literal["stash.links/1"] = Field(default="stash.links/1", alias="schema")
     id: Name
     created: datetime
-    machine: LinkedMachine
+    machine: MachineFacts
     run: LinksRun
     all_reduce: tuple[AllReduce, ...]
     shared: tuple[SharedLink, ...]
