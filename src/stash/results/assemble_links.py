@@ -220,6 +220,4 @@ def _inverse(found: Estimate, factor: float) -> Interval:
     """`factor` over an estimate; no interval where the estimate's own reaches zero."""
     if found.low is None or found.high is None or found.low <= 0:
         return Interval(estimate=factor / found.value, low=None, high=None)
-    return Interval(
-        estimate=factor / found.value, low=factor / found.high, high=factor / found.low
-    )
+    return Interval(estimate=factor / found.value, low=factor / found.high, high=factor / found.low)
