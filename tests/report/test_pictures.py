@@ -135,7 +135,7 @@ def test_a_stall_that_is_not_significant_is_said_and_drawn_hollow() -> None:
 
 
 def test_charts_are_files_of_every_kind(tmp_path: Path) -> None:
-    written = save_figures([profile_of()], tmp_path)
+    written = save_figures([profile_of()], None, tmp_path)
     names = {"iteration", "stalls", "blocks", "rates", "workers", "load"}
     assert {path.name for path in written} == {
         f"{name}.{kind}" for name in names for kind in ("svg", "png", "pdf")

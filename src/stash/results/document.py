@@ -70,10 +70,10 @@ def parse_object(text: str | bytes, source: str) -> dict[str, Any]:
     return document
 
 
-def validated(model: type[M], document: dict[str, Any], source: str) -> M:
+def validated(model: type[M], text: str | bytes, source: str) -> M:
     """A document with every field checked; errors name the field."""
     try:
-        return model.model_validate_json(json.dumps(document))
+        return model.model_validate_json(text)
     except ValidationError as error:
         raise StashError(_explain(error, source)) from None
     except RecursionError:

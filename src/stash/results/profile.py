@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from enum import Enum
 from pathlib import Path
@@ -177,8 +178,10 @@ class Profile(Model):
     @classmethod
     def from_json(cls, text: str | bytes, *, source: str = "profile") -> Profile:
         """Read a document of any known version; errors name the field."""
-        migrated = _migrate(parse_object(text, source), source)
-        return validated(cls, migrated, source)
+        document = parse_object(text, source)
+        migrated = _migrate(document, source)
+        # Written anew only where it changed: profiles are megabytes of raw blocks.
+        return validated(cls, text if migrated is document else json.dumps(migrated), source)
 
     @classmethod
     def load(cls, path: Path) -> Profile:

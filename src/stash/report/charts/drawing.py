@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from html import escape
 
@@ -45,6 +46,25 @@ class Scale:
             return [self.low]
         first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
         return [number * step for number in range(first, last + 1)] or [self.low]
+
+
+class LogScale(Scale):
+    """Numbers above zero to pixels, by their logarithm."""
+
+    def __call__(self, value: float) -> float:
+        straight = Scale(math.log10(self.low), math.log10(self.high), self.start, self.end)
+        return straight(math.log10(value))
+
+    def ticks(self, count: int) -> list[float]:
+        """Powers of ten, with twos and fives between where there is room."""
+        first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
+        for sizes in ((1, 2, 5), (1, 3), (1,)):
+            powers = range(first, last + 1)
+            ticks = [size * 10.0**power for power in powers for size in sizes]
+            inside = [tick for tick in ticks if self.low <= tick <= self.high]
+            if len(inside) <= count:
+                break
+        return inside or [self.low]
 
 
 def around(
@@ -102,6 +122,13 @@ class Canvas:
     def drawing(self, height: float) -> Drawing:
         """Everything so far."""
         return Drawing(self.width, height, "".join(self.elements))
+
+    @contextmanager
+    def group(self, attributes: str) -> Iterator[None]:
+        """What is drawn meanwhile belongs together."""
+        self.elements.append(f"<g {attributes}>")
+        yield
+        self.elements.append("</g>")
 
     def rect(
         self,

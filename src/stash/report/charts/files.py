@@ -7,16 +7,26 @@ from pathlib import Path
 
 import vl_convert
 
+from stash.advise.recommendation import Recommendation
 from stash.errors import StashError
 from stash.report.charts import pictures_of
 from stash.report.charts.overview import overview_picture
 from stash.report.charts.picture import Picture
+from stash.report.charts.rent import rent_picture
 from stash.report.names import names_of
 from stash.results.profile import Profile
 
 
-def save_figures(profiles: Sequence[Profile], folder: Path) -> list[Path]:
+def save_figures(
+    profiles: Sequence[Profile], advice: Recommendation | None, folder: Path
+) -> list[Path]:
     """Every chart in every format; of several profiles each in a folder of its own."""
+    rent = None if advice is None else rent_picture(advice)
+    written = [] if rent is None else save_picture(rent, folder)
+    return written + _figures_of(profiles, folder)
+
+
+def _figures_of(profiles: Sequence[Profile], folder: Path) -> list[Path]:
     if len(profiles) == 1:
         return [path for one in pictures_of(profiles[0]) for path in save_picture(one, folder)]
     names = names_of(profiles)
