@@ -170,6 +170,7 @@ def _alike_at_every_count(request: Request, most: int) -> Request:
 
 def _measure(request: Request) -> Measured:
     from stash.cli.output import progress_console
+    from stash.engine.plan import MIN_ROUNDS
     from stash.launch.api import measure
     from stash.report.live import Progress
     from stash.results.recording import Phase, Round
@@ -179,6 +180,8 @@ def _measure(request: Request) -> Measured:
     with Progress(
         progress_console(),
         max_seconds=limit,
+        max_usd=request.max_usd,
+        min_rounds=MIN_ROUNDS,
         price_usd_per_hour=request.price_usd_per_hour,
         half_width_asked=request.half_width,
     ) as progress:

@@ -47,6 +47,10 @@ class Scale:
         first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
         return [number * step for number in range(first, last + 1)] or [self.low]
 
+    def labels(self, ticks: Sequence[float]) -> list[str]:
+        """What stands beside them."""
+        return tick_labels(ticks)
+
 
 class LogScale(Scale):
     """Numbers above zero to pixels, by their logarithm."""
@@ -245,7 +249,7 @@ def axis_below(
     """Ticks, numbers and a title under a panel; a grid upwards where asked for."""
     ticks = scale.ticks(count)
     canvas.line(scale.start, y, scale.end, y, stroke="grid")
-    for value, told in zip(ticks, tick_labels(ticks), strict=True):
+    for value, told in zip(ticks, scale.labels(ticks), strict=True):
         x = scale(value)
         canvas.line(x, y if grid_from is None else grid_from, x, y + 5, stroke="grid")
         canvas.text(x, y + 18, told, colour="muted", anchor="middle")
@@ -256,7 +260,7 @@ def axis_below(
 def axis_left(canvas: Canvas, scale: Scale, x: float, width: float, title: str = "") -> None:
     """Three ticks with their numbers and lines beside a panel; a title upright."""
     ticks = scale.ticks(3)
-    for value, told in zip(ticks, tick_labels(ticks), strict=True):
+    for value, told in zip(ticks, scale.labels(ticks), strict=True):
         y = scale(value)
         canvas.line(x - 5, y, x + width, y, stroke="grid")
         canvas.text(x - 8, y + 4, told, colour="muted", anchor="end")

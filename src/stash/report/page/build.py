@@ -29,6 +29,7 @@ from stash.report.charts.picture import NARROW, WIDE, Picture
 from stash.report.charts.rent import rent_picture
 from stash.report.export.tables import as_csv, block_times, number_rows
 from stash.report.figures import written
+from stash.report.links import link_lines
 from stash.report.method import how_it_was_measured
 from stash.report.names import NAME_LIMIT, names_of
 from stash.report.page.side_by_side import side_by_side
@@ -73,6 +74,7 @@ class Section:
     epochs: Sequence[str]
     rates: Sequence[tuple[str, str]]
     telemetry: Sequence[tuple[str, Sequence[str]]]
+    links: Sequence[str]
     machine: Sequence[tuple[str, str]]
     checks: Sequence[Check]
     method: Sequence[str]
@@ -138,6 +140,7 @@ def _section(key: str, name: str, profile: Profile, *, detailed: bool) -> Sectio
         epochs=facts.epoch_lines(profile),
         rates=facts.known_rates(profile.rates),
         telemetry=list(_telemetry(profile)),
+        links=_links(profile),
         machine=list(_machine(profile)),
         checks=[_harmless_check(check) for check in profile.checks],
         method=how_it_was_measured(profile),
@@ -184,6 +187,13 @@ def _telemetry(profile: Profile) -> Iterable[tuple[str, Sequence[str]]]:
                 "-" if device is None else f"{device:.0f} %",
             ],
         )
+
+
+def _links(profile: Profile) -> list[str]:
+    """What was probed, or what a prediction takes them to be."""
+    if profile.links is not None:
+        return link_lines(profile.links)
+    return facts.link_lines(profile, _name)
 
 
 def _machine(profile: Profile) -> Iterable[tuple[str, str]]:
