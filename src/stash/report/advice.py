@@ -64,6 +64,10 @@ SENTENCES = {
         "Workers slow each other down by sharing the machine: pin each to cores of its own, use "
         "fewer per host, or a machine with more memory bandwidth."
     ),
+    "scale-out": (
+        "Exchange less across nodes: a larger batch per worker, bf16 gradients, accumulation; or "
+        "rent faster links, or fewer nodes with more devices each."
+    ),
     "interconnect": (
         "Measure step unsynced as well: it tells whether sharing the machine (pin workers, fewer "
         "per host) or exchanging gradients (larger batch, compression, better links) is to blame."
