@@ -1,9 +1,9 @@
 """What is believed of every way's iteration time: predictions, corrected by profiles.
 
 The logarithm of measured over predicted time is a sum of normal effects: one of the model and its
-software (common to all machines), one a kind of GPU, one a machine type, one a machine type's
-network, one of exchange on all of them, and one of each number of nodes alone. A profile pins those that it has seen, and tells
-something of all machines that share one.
+software, common to all machines; one a kind of GPU; one of exchange, common to all machines, and
+one a machine type; the same two of networks; and one of each number of nodes alone. A profile pins
+those that it has seen, and tells something of all machines that share one.
 Changes when another effect is told apart.
 """
 

@@ -16,6 +16,7 @@ from stash.cli import lab as lab_command
 from stash.cli import list as list_command
 from stash.cli import predict as predict_command
 from stash.cli import profile as profile_command
+from stash.cli import recommend as recommend_command
 from stash.cli import report as report_command
 from stash.cli import show as show_command
 from stash.cli.output import print_error
@@ -39,6 +40,7 @@ app.command("export")(export_command.export)
 app.command("list")(list_command.list_profiles)
 app.command("doctor")(doctor_command.doctor)
 app.command("predict")(predict_command.predict)
+app.command("recommend")(recommend_command.recommend)
 app.add_typer(catalog_command.app, name="catalog")
 app.add_typer(lab_command.app, name="lab")
 
