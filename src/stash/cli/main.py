@@ -17,6 +17,7 @@ from stash.cli import links as links_command
 from stash.cli import list as list_command
 from stash.cli import predict as predict_command
 from stash.cli import profile as profile_command
+from stash.cli import recommend as recommend_command
 from stash.cli import report as report_command
 from stash.cli import show as show_command
 from stash.cli.output import print_error
@@ -41,6 +42,7 @@ app.command("list")(list_command.list_profiles)
 app.command("doctor")(doctor_command.doctor)
 app.command("links")(links_command.links)
 app.command("predict")(predict_command.predict)
+app.command("recommend")(recommend_command.recommend)
 app.add_typer(catalog_command.app, name="catalog")
 app.add_typer(lab_command.app, name="lab")
 

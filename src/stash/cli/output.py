@@ -11,6 +11,7 @@ from stash.report.characters import harmless
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from stash.advise.recommendation import Recommendation
     from stash.results.links import Links
     from stash.results.profile import Profile
 
@@ -36,7 +37,7 @@ def _console(stream: TextIO) -> Console:
     return Console(file=stream, markup=False, emoji=False, highlight=False)
 
 
-def print_document(document: Profile | Links) -> None:
+def print_document(document: Profile | Links | Recommendation) -> None:
     """A document as JSON, the same text as in its file wherever the stream can carry it."""
     text = document.to_json()
     if not _is_utf8(sys.stdout):

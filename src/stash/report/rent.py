@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from stash.advise.recommendation import Candidate, Recommendation
 from stash.report.characters import harmless
-from stash.report.figures import duration_unit, large_count, size_in_bytes, written
+from stash.report.figures import duration_unit, written
+from stash.report.recommendation import question_words, small_print, tie_words
 from stash.results.document import Interval
 
 NAME_LIMIT = 60
@@ -64,9 +65,7 @@ class Rent:
     budget: Limit
     nothing: str  # where no way keeps both limits
     ties: str
-    remarks: tuple[str, ...]
-    assumptions: tuple[str, ...]
-    left_out: tuple[str, ...]
+    small_print: tuple[str, ...]
     next_probe: str
 
     @property
@@ -83,7 +82,7 @@ def rent_of(found: Recommendation) -> Rent:
     ways = tuple(_way(one, found, unit, is_choice=one is chosen) for one in found.pareto)
     return Rent(
         words=harmless(found.words),
-        job=_job(found),
+        job=harmless(question_words(found)),
         ways=ways,
         ways_considered=len(found.candidates),
         worth=_worth(ways),
@@ -98,10 +97,8 @@ def rent_of(found: Recommendation) -> Rent:
             lambda value: f"at most {_exact(value, unit)}",
         ),
         nothing=_nothing(ways),
-        ties=_ties(found),
-        remarks=tuple(harmless(one) for one in found.remarks),
-        assumptions=_assumptions(found),
-        left_out=tuple(_left_out(found)),
+        ties=harmless(tie_words(found)) if found.ties else "",
+        small_print=tuple(harmless(one) for one in small_print(found)),
         next_probe="" if found.next_probe is None else harmless(found.next_probe.words),
     )
 
@@ -124,17 +121,6 @@ def _way(one: Candidate, found: Recommendation, unit: str, *, is_choice: bool) -
         cost_words=written(cost, unit),
         stall=harmless(one.largest_stall or "-", limit=NAME_LIMIT),
         is_choice=is_choice,
-    )
-
-
-def _job(found: Recommendation) -> str:
-    asked = found.question
-    data = "" if asked.data_bytes is None else f" ({size_in_bytes(asked.data_bytes)})"
-    return (
-        f"{harmless(asked.workload, limit=NAME_LIMIT)}: {asked.epochs} epochs of "
-        f"{large_count(asked.samples)} samples{data}, batch {asked.batch_per_worker} per device, "
-        f"{harmless(asked.dtype, limit=NAME_LIMIT)}; up to {asked.max_nodes} nodes; catalog "
-        f"{harmless(asked.catalog, limit=NAME_LIMIT)}"
     )
 
 
@@ -185,30 +171,3 @@ def _nothing(ways: Sequence[Way]) -> str:
         f"No way keeps these limits. The fastest is {ways[-1].sentence}. "
         f"The cheapest is {ways[0].sentence}."
     )
-
-
-def _ties(found: Recommendation) -> str:
-    names = [harmless(found.candidates[one].name, limit=NAME_LIMIT) for one in found.ties[:5]]
-    if not names:
-        return ""
-    more = f" and {len(found.ties) - 5} more" if len(found.ties) > 5 else ""
-    return f"Cannot be told from the chosen one by what is known: {', '.join(names)}{more}."
-
-
-def _assumptions(found: Recommendation) -> tuple[str, ...]:
-    made = found.assumptions
-    lines = [
-        f"{made.setup_seconds / 60:g} min from renting to the first iteration, "
-        f"{made.profiling_seconds / 60:g} min of profiling before training",
-    ]
-    if made.spot:
-        lines.append(
-            f"spot machines: {made.interruptions_per_node_hour:g} interruptions per node and hour, "
-            f"{made.lost_seconds_per_interruption / 60:g} min of work lost by each"
-        )
-    return tuple(lines)
-
-
-def _left_out(found: Recommendation) -> Iterable[str]:
-    for one in found.left_out:
-        yield f"{len(one.machines)} machines: {harmless(one.reason, limit=200)}"
