@@ -42,20 +42,33 @@ PLACEHOLDER = re.compile(r"(?<![\w.$-])[A-Z][A-Z_]*(?![\w.])")
 GRAMMAR = re.compile(r"\[|\.\.\.|COMMAND|,|…")
 
 
-def lines(kinds: tuple[str, ...]) -> list[str]:
-    """Lines of fenced blocks of these kinds, without what is said about them."""
-    blocks = [block for page in PAGES for kind, block in BLOCK.findall(page.read_text())
-              if kind in kinds]  # fmt: skip
-    found = [re.split(r"\s{2,}|\s+#", line)[0] for block in blocks for line in block.splitlines()]
-    return list(dict.fromkeys(line for line in found if line))
+def blocks(*kinds: str) -> list[list[str]]:
+    """Fenced blocks of these kinds, line by line, without what is said about the lines."""
+    return [
+        [re.split(r"\s{2,}|\s+#", line)[0] for line in block.splitlines() if line]
+        for page in PAGES
+        for kind, block in BLOCK.findall(page.read_text())
+        if kind in kinds
+    ]
+
+
+def lines(*kinds: str) -> list[str]:
+    return list(dict.fromkeys(line for block in blocks(*kinds) for line in block))
 
 
 def commands() -> list[str]:
-    return [line for line in lines(("", "console")) if line.startswith("stash ")]
+    return [line for line in lines("", "console") if line.startswith("stash ")]
+
+
+def sessions() -> list[str]:
+    """What a reader types one after the other; in lists of commands, each is for itself."""
+    typed = ["\n".join(line for line in block if runs(line)) for block in blocks("console")]
+    alone = [line for line in lines("") if line.startswith("stash ") and runs(line)]
+    return [one for one in dict.fromkeys([*typed, *alone]) if one]
 
 
 def measurements() -> list[str]:
-    return [line for line in lines(("console",)) if line.startswith("stash profile")]
+    return [line for line in lines("console") if line.startswith("stash profile")]
 
 
 def runs(command: str) -> bool:
@@ -82,15 +95,16 @@ def parse(command: str) -> None:
     found.make_context(found.name, arguments)
 
 
-@pytest.mark.parametrize("command", [c for c in commands() if runs(c)])
+@pytest.mark.parametrize("session", sessions())
 def test_every_command_in_the_documents_runs(
-    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    session: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     store.save(load_sample(), tmp_path / "stash-profiles")
-    program, *arguments = shlex.split(command)
-    assert program == "stash"
-    assert main(arguments) == 0
+    for command in session.splitlines():
+        program, *arguments = shlex.split(command)
+        assert program == "stash"
+        assert main(arguments) == 0, command
 
 
 @pytest.mark.parametrize("command", [c for c in commands() if not runs(c)])
@@ -122,7 +136,7 @@ def test_every_other_line_that_is_told_to_run_is_there() -> None:
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     project = (ROOT / "pyproject.toml").read_text().partition("[project.optional-dependencies]")[2]
     extras = re.findall(r"^([a-z]+) = \[", project.partition("\n[")[0], re.MULTILINE)
-    for line in lines(("", "console")):
+    for line in lines("", "console"):
         program, *arguments = line.split()
         if program == "make":
             assert arguments[0] in targets, line

@@ -31,7 +31,7 @@ def report(
     ] = None,
     advice: Annotated[
         Path | None,
-        typer.Option(help="Also show what to rent: a file that `stash recommend --json` wrote."),
+        typer.Option(help="Also show what to rent: a file of `stash recommend --out`."),
     ] = None,
     sample: Annotated[
         bool, typer.Option("--sample", help="Report on a profile that comes with Stash.")
