@@ -45,7 +45,7 @@ GRAMMAR = re.compile(r"\[|\.\.\.|COMMAND|,|…")
 def blocks(*kinds: str) -> list[list[str]]:
     """Fenced blocks of these kinds, line by line, without what is said about the lines."""
     return [
-        [re.split(r"\s{2,}|\s+#", line)[0] for line in block.splitlines() if line]
+        [re.split(r"\s{2,}|\s+#", line.strip())[0] for line in block.splitlines() if line.strip()]
         for page in PAGES
         for kind, block in BLOCK.findall(page.read_text())
         if kind in kinds

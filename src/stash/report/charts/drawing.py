@@ -15,7 +15,7 @@ from html import escape
 
 TEXT_SIZE = 12.0
 #: Mean width of a character over its size, with some room: a reader's font may be wider.
-CHARACTER = 0.6
+CHARACTER = 0.56
 AXIS_HEIGHT = 40  # labels and title
 LEGEND_ROW = 22
 #: Numbers from here on are written with an exponent.

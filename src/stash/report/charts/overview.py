@@ -10,7 +10,7 @@ from stash.report.charts.drawing import (
     AXIS_HEIGHT,
     Canvas,
     Drawing,
-    around,
+    Scale,
     axis_below,
     legend,
     shortened,
@@ -47,10 +47,10 @@ def _overview(found: Sequence[tuple[str, Profile, Breakdown]], width: int) -> Dr
     left, right = (160, width - 150) if wide else (110, width - 14)
     canvas = Canvas(width)
     step = 30 if len(found) <= MANY else 16
-    reach = [100.0, *(part.end for *_, one in found for part in parts_of(one))]
-    x = around(reach, left, right, count=5, zero=True)
+    end = max([100.0, *(part.end for *_, one in found for part in parts_of(one))])
+    x = Scale(0.0, end, left, right)
     bottom = step * len(found)
-    axis_below(canvas, x, bottom, "percent of an iteration", count=5, grid_from=0)
+    axis_below(canvas, x, bottom, "percent of an iteration", count=6, grid_from=0)
     for index, (name, profile, breakdown) in enumerate(found):
         y = step * index
         look = LOOKS[profile.provenance]

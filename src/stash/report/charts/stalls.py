@@ -112,9 +112,9 @@ def _forest(profile: Profile, rows: list[Row], width: int) -> Drawing:
     canvas = Canvas(width)
     reach = [end for row in rows for end in row.ends]
     reach += [side * row.unsure for row in rows if row.unsure is not None for side in (1, -1)]
-    x = around(reach, left, right, count=6, zero=True)
+    x = around(reach, left, right, count=8 if wide else 4, zero=True)
     bottom = ROW_HEIGHT * len(rows)
-    axis_below(canvas, x, bottom, "percent of an iteration", count=6 if wide else 4, grid_from=0)
+    axis_below(canvas, x, bottom, "percent of an iteration", count=8 if wide else 4, grid_from=0)
     for index, row in enumerate(rows):
         y = ROW_HEIGHT * (index + 0.5)
         if row.unsure is not None:

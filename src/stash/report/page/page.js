@@ -109,5 +109,6 @@ function explore(part) {
 
   part.querySelector(".sliders").hidden = false;
   for (const slider of sliders) slider.addEventListener("input", update);
+  update();
 }
 for (const part of document.querySelectorAll("section.rent:has(.sliders)")) explore(part);

@@ -11,7 +11,7 @@ from stash.report.facts import iteration_unit
 from stash.report.figures import figure
 from stash.report.words import undivided_stalls
 from stash.results.profile import Profile
-from stash.results.steps import STALLS
+from stash.results.steps import STALL_BY_NAME
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,11 @@ def _quantities(profiles: Sequence[Profile]) -> list[Quantity]:
     return [
         Quantity("iteration", unit, factor),
         Quantity("waiting", "%", 100.0),
-        *(Quantity(stall.name, "%", 100.0) for stall in STALLS if stall.name in found),
+        *(
+            Quantity(stall.name, "%", 100.0)
+            for stall in STALL_BY_NAME.values()
+            if stall.name in found
+        ),
     ]
 
 
