@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from stash.advise.recommend import recommend as recommend
     from stash.engine.own_feed import feed as feed
     from stash.errors import StashError as StashError
     from stash.launch.api import load as load
@@ -19,6 +20,7 @@ _PUBLIC = {
     "StashError": "stash.errors",
     "feed": "stash.engine.own_feed",
     "Profile": "stash.results.profile",
+    "recommend": "stash.advise.recommend",
     "load": "stash.launch.api",
     "profile": "stash.launch.api",
     "Workload": "stash.workloads.workload",

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from profiles import HAND_WORKED, noisy, profile_of
 from stash.errors import StashError
-from stash.results import document, profile
+from stash.results import document
 from stash.results.document import Interval
 from stash.results.profile import Profile
 
@@ -63,8 +63,8 @@ def test_a_file_larger_than_any_profile_is_not_even_read(
     whole = profile_of(noisy(HAND_WORKED, rounds=2))
     path = tmp_path / "whole.json"
     path.write_text(whole.to_json())
-    monkeypatch.setattr(profile, "MAX_FILE_BYTES", path.stat().st_size)
+    monkeypatch.setattr(document, "MAX_FILE_BYTES", path.stat().st_size)
     assert Profile.load(path) == whole
-    monkeypatch.setattr(profile, "MAX_FILE_BYTES", path.stat().st_size - 1)
+    monkeypatch.setattr(document, "MAX_FILE_BYTES", path.stat().st_size - 1)
     with pytest.raises(StashError, match="larger than any profile"):
         Profile.load(path)

@@ -11,6 +11,7 @@ from stash.report.characters import harmless
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from stash.results.links import Links
     from stash.results.profile import Profile
 
 NOTHING_MEASURED = (
@@ -35,9 +36,9 @@ def _console(stream: TextIO) -> Console:
     return Console(file=stream, markup=False, emoji=False, highlight=False)
 
 
-def print_document(profile: Profile) -> None:
-    """A profile as JSON, the same text as in its file wherever the stream can carry it."""
-    text = profile.to_json()
+def print_document(document: Profile | Links) -> None:
+    """A document as JSON, the same text as in its file wherever the stream can carry it."""
+    text = document.to_json()
     if not _is_utf8(sys.stdout):
         text = json.dumps(json.loads(text), indent=1)
     print(text)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from stash.results.links import Links
     from stash.results.profile import Profile
 
 
@@ -27,6 +28,11 @@ def show(
     """Show where the time goes in one profile."""
     from stash.cli.output import print_document, report_console
 
+    if (links := _links(profile, folder)) is not None:
+        from stash.report.links import print_links
+
+        print_document(links) if as_json else print_links(links, report_console())
+        return
     (found,) = load_profiles([profile], folder, sample=sample)
     if as_json:
         print_document(found)
@@ -34,6 +40,17 @@ def show(
     from stash.report.terminal import print_profile
 
     print_profile(found, report_console())
+
+
+def _links(reference: str, folder: Path | None) -> Links | None:
+    """The links document of this name, where it is one and no profile."""
+    from stash.results import store
+    from stash.results.links import Links
+
+    if reference == "last":
+        return None
+    path = store.find(reference, folder or store.DEFAULT_FOLDER)
+    return Links.load(path) if store.is_links(path) else None
 
 
 def load_profiles(

@@ -41,7 +41,7 @@ def gather_facts(
 ) -> Facts:
     """Everything about a launch that does not change from round to round."""
     workload = _workload(plan, feeds, loop)
-    machine = _machine(plan, gang, device)
+    machine = machine_facts(plan, gang, device)
     return Facts(
         launch=plan.launch,
         workload=workload,
@@ -51,7 +51,7 @@ def gather_facts(
         storage=rates[1],
         checks=(
             *limits.checks_of(loop, gang.size),
-            *_checks(workload, machine, feeds, calibration, plan),
+            *_checks(workload, machine, feeds, calibration),
         ),
     )
 
@@ -115,7 +115,8 @@ def _data_bytes(feeds: Feeds) -> int | None:
     return int(feeds.file_bytes / window_samples * samples)
 
 
-def _machine(plan: Plan, gang: Gang, device: Device) -> MachineFacts:
+def machine_facts(plan: Plan, gang: Gang, device: Device) -> MachineFacts:
+    """What this gang runs on."""
     here = this_machine()
     per_node = max(1, gang.size // plan.nodes)
     return MachineFacts(
@@ -158,16 +159,20 @@ def _checks(
     machine: MachineFacts,
     feeds: Feeds,
     calibration: Calibration,
-    plan: Plan,
 ) -> Iterable[Check]:
     yield _warm_up(calibration)
-    yield _cores(machine)
+    yield from machine_checks(machine)
     yield _loader_cores(workload, machine)
-    if machine.workers > 1:
-        yield _pinning(machine)
     yield _fits_memory(workload)
     yield from _data_checks(feeds, calibration)
-    if plan.device == "cuda":
+
+
+def machine_checks(machine: MachineFacts) -> Iterable[Check]:
+    """What must hold of the machine, whatever is measured on it."""
+    yield _cores(machine)
+    if machine.workers > 1:
+        yield _pinning(machine)
+    if machine.device == "cuda":
         yield from _gpu_checks()
 
 

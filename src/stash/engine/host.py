@@ -48,7 +48,10 @@ def main() -> NoReturn:
     cores = this_machine().cores
     if plan.pin_cores:
         _pin(cores)
-    _Worker(plan, run_folder, direct).run(options)
+    worker = _Worker(plan, run_folder, direct)
+    if options.links:
+        worker.probe_links()
+    worker.run(options)
 
 
 def die_with_parent() -> None:
@@ -92,6 +95,16 @@ class _Worker:
                 raise
             self._leave(error)
         self._fail(f"the script ended before the measurement was done, {self._how_far()}", "")
+
+    def probe_links(self) -> NoReturn:
+        """No script: the links themselves are measured."""
+        from stash.engine import links
+
+        try:
+            links.probe(self._plan, self._run_folder)
+        except BaseException as error:
+            self._leave(error)
+        self._end(0, None)
 
     def _how_far(self) -> str:
         steps = self._switchboard.steps
@@ -174,10 +187,11 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="stash.engine.host", description=__doc__.split("\n")[0])
     parser.add_argument("--plan", type=Path, help="written by `stash profile`")
     add_options(parser)
+    parser.add_argument("--links", action="store_true", help="no script: probe links, by the plan")
     parser.add_argument("-m", dest="is_module", action="store_true", help="SCRIPT is a module")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="SCRIPT ...")
     options = parser.parse_args(arguments)
-    if not options.arguments:
+    if not options.arguments and not options.links:
         parser.error("name the script to run, or a module after -m")
     return options
 

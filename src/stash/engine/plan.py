@@ -11,6 +11,14 @@ RECORDING = "recording.jsonl"
 UNREADABLE = "unreadable.txt"
 
 
+class LinksPlan(Model):
+    """What to probe besides workers' exchange and copies."""
+
+    message_bytes: tuple[Positive, ...]
+    folder: Text | None = None  # files to read cold, or where to make some; none: no storage
+    makes_files: bool = False
+
+
 class Plan(Model):
     """One launch: which steps, how sure, how long, and what is known about the machine."""
 
@@ -34,6 +42,7 @@ class Plan(Model):
     instance: Text | None = None
     price_usd_per_hour: Quantity | None = None
     nodes: Positive = 1
+    links: LinksPlan | None = None  # probe links, and train nothing
 
     @classmethod
     def load(cls, path: Path) -> Plan:

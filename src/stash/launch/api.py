@@ -101,7 +101,7 @@ def _run_launches(
         recording.add(known)
         listen(known)
 
-    restore = _interrupt_on_terminate()
+    restore = interrupt_on_terminate()
     try:
         for launch in range(prepared.request.launches):
             folder = run_folder / f"launch-{launch}"
@@ -123,7 +123,7 @@ def _run_launches(
     return None, False
 
 
-def _interrupt_on_terminate() -> Callable[[], None]:
+def interrupt_on_terminate() -> Callable[[], None]:
     """A scheduler that ends us politely gets the same as Ctrl-C: complete rounds are kept."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:

@@ -75,9 +75,9 @@ class Prepared:
 def prepare(request: Request) -> Prepared:
     """Decide defaults, and refuse before anything is started what cannot work."""
     _check_numbers(request)
-    _check_torch()
-    device = device_names.parse(request.device) if request.device else _default_device()
-    workers = request.nproc_per_node or _default_workers(device)
+    check_torch()
+    device = device_names.parse(request.device) if request.device else default_device()
+    workers = request.nproc_per_node or default_workers(device)
     cores = usable_cores()
     plan = Plan(
         seed=request.seed,
@@ -152,7 +152,7 @@ def _check_numbers(request: Request) -> None:
         raise UsageError("--max-usd needs a price: add --price-usd-per-hour.")
 
 
-def _check_torch() -> None:
+def check_torch() -> None:
     """Say what is too old before it fails in some corner of a worker."""
     found = metadata.version("torch")
     numbers = tuple(int(part) for part in re.findall(r"\d+", found)[:2])
@@ -163,13 +163,15 @@ def _check_torch() -> None:
         )
 
 
-def _default_device() -> DeviceName:
+def default_device() -> DeviceName:
+    """GPUs where there are some."""
     import torch
 
     return DeviceName("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def _default_workers(device: DeviceName) -> int:
+def default_workers(device: DeviceName) -> int:
+    """One a GPU, or one a core."""
     if device.kind != "cuda":
         return usable_cores()
     import torch

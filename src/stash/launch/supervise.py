@@ -18,7 +18,7 @@ import psutil
 
 from stash.engine.host import die_with_parent
 from stash.engine.plan import RECORDING, Plan
-from stash.results.recording import End, Facts, Phase, RecordingReader, Round
+from stash.results.recording import AnyEvent, RecordingReader
 
 POLL_SECONDS = 0.25
 STOP_SECONDS = 5.0
@@ -32,7 +32,7 @@ WAITING_IN = (
     "/torch/autograd/graph.py",
 )
 
-Event = Facts | Phase | Round | End
+Event = AnyEvent
 
 
 @dataclass(frozen=True)

@@ -141,9 +141,9 @@ def _calibrate(
             f"The profile is of {measured.workload.name} with {measured.workload.parameters} "
             f"parameters, not of {known.name} with {known.parameters}."
         )
-    source, storage = _rates(measured)
+    source, storage = data_rates(measured)
     name = f"profile {measured.id}"
-    seen = _measured_gpu(measured)
+    seen = measured_gpu(measured)
     alone = measured.steps.get("solo")
     if seen is None or alone is None:
         why = "its devices are no GPU that we know" if seen is None else "it has no step solo"
@@ -160,13 +160,15 @@ def _calibrate(
     )
 
 
-def _measured_gpu(measured: Profile) -> Gpu | None:
+def measured_gpu(measured: Profile) -> Gpu | None:
+    """The GPU of a profile of real devices; none where it is of others, or unknown."""
     if measured.provenance is not Provenance.MEASURED or measured.machine.device != "cuda":
         return None
     return gpus.recognise(measured.machine.devices[0]) if measured.machine.devices else None
 
 
-def _rates(measured: Profile) -> tuple[pipeline.Source | None, float | None]:
+def data_rates(measured: Profile) -> tuple[pipeline.Source | None, float | None]:
+    """What a profile says of its data, and the bytes a second that storage gave."""
     prepared, workload, machine = measured.rates.preprocessing, measured.workload, measured.machine
     if prepared is None:
         return None, None
@@ -185,15 +187,19 @@ def _rates(measured: Profile) -> tuple[pipeline.Source | None, float | None]:
 
 
 def _feed(source: pipeline.Source, instance: Instance, known: Calibration) -> pipeline.Feed:
+    return pipeline.feed(source, host_of(instance, known.storage_bytes_per_second))
+
+
+def host_of(instance: Instance, storage_bytes_per_second: float | None) -> pipeline.Host:
+    """What a node has for its data; storage as measured where the catalog knows no disk."""
     disk = instance.nvme_read_mb_per_second or instance.disk_mb_per_second
-    host = pipeline.Host(
+    return pipeline.Host(
         cores=instance.vcpus or 1.0,
         cache_bytes=None
         if instance.memory_bytes is None
         else instance.memory_bytes * CACHE_FRACTION,
-        storage_bytes_per_second=disk * 1e6 if disk else known.storage_bytes_per_second,
+        storage_bytes_per_second=disk * 1e6 if disk else storage_bytes_per_second,
     )
-    return pipeline.feed(source, host)
 
 
 def _layers(known: ModelFacts, batch: int, dtype: str, gpu: Gpu) -> compute.LayerSeconds:

@@ -27,7 +27,7 @@ from stash.results.profile import (
     Telemetry,
     Waiting,
 )
-from stash.results.recording import Block, Check, End, Facts, Phase, Rate, Round
+from stash.results.recording import AnyEvent, Block, Check, End, Facts, Rate, Round
 from stash.results.statistics import Estimate
 from stash.results.steps import STEPS, Stall, compute_step, stalls_of, whole_iteration
 from stash.results.validity import checks_of
@@ -43,7 +43,7 @@ class Recording:
     rounds: list[Round] = field(default_factory=list)
     ends: list[End] = field(default_factory=list)
 
-    def add(self, events: Iterable[Facts | Phase | Round | End]) -> None:
+    def add(self, events: Iterable[AnyEvent]) -> None:
         """Take in more events."""
         for event in events:
             if isinstance(event, Facts):

@@ -1,10 +1,17 @@
-"""The building blocks of every document of Stash: strict, immutable, bounded values."""
+"""The building blocks of every document of Stash: strict, immutable, bounded, read safely."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import json
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from stash.errors import StashError
+
+#: A larger file is no document of ours; profiles of 10,000 rounds on 64 workers stay below it.
+MAX_FILE_BYTES = 512 * 2**20
 
 
 class Model(BaseModel):
@@ -30,3 +37,55 @@ class Interval(Model):
     estimate: Signed
     low: Signed | None
     high: Signed | None
+
+
+M = TypeVar("M", bound=Model)
+
+
+def read_file(path: Path) -> bytes:
+    """The bytes of a document, within reason."""
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise StashError(f"{path} is larger than any profile ({MAX_FILE_BYTES >> 20} MiB).")
+        return path.read_bytes()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise StashError(
+            f"Cannot read {path}: {reason}. `stash list` shows the profiles there are.",
+            exit_code=2,
+        ) from None
+
+
+def parse_object(text: str | bytes, source: str) -> dict[str, Any]:
+    """A JSON object, before anything is known about its fields."""
+    try:
+        document = json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise StashError(
+            f"{source} is not a complete JSON document ({error}). It may be truncated; "
+            "measure again or restore the file."
+        ) from None
+    if not isinstance(document, dict):
+        raise StashError(f"{source} is not a profile: expected a JSON object.")
+    return document
+
+
+def validated(model: type[M], text: str | bytes, source: str) -> M:
+    """A document with every field checked; errors name the field."""
+    try:
+        return model.model_validate_json(text)
+    except ValidationError as error:
+        raise StashError(_explain(error, source)) from None
+    except RecursionError:
+        raise StashError(f"{source} is nested deeper than any profile.") from None
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is not a number")
+
+
+def _explain(error: ValidationError, source: str) -> str:
+    first = error.errors(include_url=False)[0]
+    field = ".".join(str(part) for part in first["loc"]) or "document"
+    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+    return f"{source}: field '{field}': {first['msg']}{more}."

@@ -8,7 +8,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from stash.errors import StashError
 from stash.results.document import (
@@ -20,12 +20,14 @@ from stash.results.document import (
     Seconds,
     SignedSeconds,
     Text,
+    parse_object,
+    read_file,
+    validated,
 )
+from stash.results.links import Links
 from stash.results.recording import Block, Calibration, Check, MachineFacts, WorkloadFacts
 
 SCHEMA = "stash.profile/1"
-#: A file larger than this is no profile; 10,000 rounds on 64 workers stay below it.
-MAX_FILE_BYTES = 512 * 2**20
 
 
 class Provenance(str, Enum):
@@ -167,6 +169,7 @@ class Profile(Model):
     telemetry: dict[Name, Telemetry]
     checks: tuple[Check, ...]
     prediction: Prediction | None = None
+    links: Links | None = None  # where they were probed in the same session
 
     def to_json(self) -> str:
         """The document as text, the same wherever it is shown."""
@@ -175,49 +178,19 @@ class Profile(Model):
     @classmethod
     def from_json(cls, text: str | bytes, *, source: str = "profile") -> Profile:
         """Read a document of any known version; errors name the field."""
-        document = _parse(text, source)
+        document = parse_object(text, source)
         migrated = _migrate(document, source)
-        try:
-            return cls.model_validate_json(json.dumps(migrated))
-        except ValidationError as error:
-            raise StashError(_explain(error, source)) from None
-        except RecursionError:
-            raise StashError(f"{source} is nested deeper than any profile.") from None
+        # Written anew only where it changed: profiles are megabytes of raw blocks.
+        return validated(cls, text if migrated is document else json.dumps(migrated), source)
 
     @classmethod
     def load(cls, path: Path) -> Profile:
         """Read a document from a file."""
-        try:
-            if path.stat().st_size > MAX_FILE_BYTES:
-                raise StashError(f"{path} is larger than any profile ({MAX_FILE_BYTES >> 20} MiB).")
-            return cls.from_json(path.read_bytes(), source=str(path))
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise StashError(
-                f"Cannot read {path}: {reason}. `stash list` shows the profiles there are.",
-                exit_code=2,
-            ) from None
+        return cls.from_json(read_file(path), source=str(path))
 
 
 #: Version to a function that turns a document of that version into one of the next.
 MIGRATIONS: dict[str, Any] = {}
-
-
-def _parse(text: str | bytes, source: str) -> dict[str, Any]:
-    try:
-        document = json.loads(text, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
-        raise StashError(
-            f"{source} is not a complete JSON document ({error}). It may be truncated; "
-            "measure again or restore the file."
-        ) from None
-    if not isinstance(document, dict):
-        raise StashError(f"{source} is not a profile: expected a JSON object.")
-    return document
-
-
-def _refuse_constant(name: str) -> float:
-    raise ValueError(f"{name} is not a number")
 
 
 def _migrate(document: dict[str, Any], source: str) -> dict[str, Any]:
@@ -232,10 +205,3 @@ def _migrate(document: dict[str, Any], source: str) -> dict[str, Any]:
             "Upgrade Stash to read it."
         )
     return document
-
-
-def _explain(error: ValidationError, source: str) -> str:
-    first = error.errors(include_url=False)[0]
-    field = ".".join(str(part) for part in first["loc"]) or "document"
-    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    return f"{source}: field '{field}': {first['msg']}{more}."

@@ -179,8 +179,43 @@ class End(Model):
     peak_device_memory_bytes: tuple[Count | None, ...]
 
 
-Event = Annotated[Facts | Phase | Round | End, Field(discriminator="kind")]
-_EVENT: TypeAdapter[Facts | Phase | Round | End] = TypeAdapter(Event)
+#: Who exchanges: all workers of the first node, one worker of every node, all workers of all nodes.
+Where = Literal["node", "between", "cluster"]
+#: What is moved by devices that do not exchange, but may share the way.
+Kind = Literal["memory", "host-to-device", "device-to-host", "storage"]
+
+
+class LinkBlock(Model):
+    """One size of message, or one kind of copies by some devices at once."""
+
+    what: Where | Kind
+    bytes: Positive  # of a message, or that each device moves
+    at_once: Positive  # workers
+    repeats: Positive
+    seconds: tuple[Seconds | None, ...]  # per worker; none for workers that were left out
+    storage_bytes: Count | None = None  # that came from storage, all readers together
+    file_bytes: Count | None = None  # page-rounded, of what they read
+
+
+class LinkFacts(Model):
+    """What the gang knows about its links before it probes them."""
+
+    kind: Literal["link-facts"] = "link-facts"
+    machine: MachineFacts
+    checks: tuple[Check, ...]
+
+
+class LinkRound(Model):
+    """One block of every size and kind, in the order in which they ran."""
+
+    kind: Literal["link-round"] = "link-round"
+    number: Count
+    at_seconds: Seconds
+    blocks: tuple[LinkBlock, ...]
+
+
+AnyEvent = Facts | Phase | Round | End | LinkFacts | LinkRound
+_EVENT: TypeAdapter[AnyEvent] = TypeAdapter(Annotated[AnyEvent, Field(discriminator="kind")])
 
 
 class Recorder:
@@ -189,7 +224,7 @@ class Recorder:
     def __init__(self, path: Path) -> None:
         self._file = path.open("a", encoding="utf-8")
 
-    def write(self, event: Facts | Phase | Round | End) -> None:
+    def write(self, event: AnyEvent) -> None:
         """Append one event."""
         self._file.write(event.model_dump_json() + "\n")
         self._file.flush()
@@ -207,7 +242,7 @@ class RecordingReader:
         self._path = path
         self._offset = 0
 
-    def new_events(self) -> Iterator[Facts | Phase | Round | End]:
+    def new_events(self) -> Iterator[AnyEvent]:
         """Events written since the last call."""
         if not self._path.exists():
             return

@@ -9,23 +9,32 @@ import tempfile
 from pathlib import Path
 
 from stash.errors import StashError
+from stash.results.links import Links
 from stash.results.profile import Profile
 
 DEFAULT_FOLDER = Path("stash-profiles")
 
 
-def file_name(profile: Profile) -> str:
+#: Links documents lie beside profiles and are told from them by their names.
+LINKS_SUFFIX = ".links.json"
+
+
+def file_name(document: Profile | Links) -> str:
     """A name that sorts by time and tells what was measured."""
-    workers = f"{profile.machine.workers}x{profile.machine.device}"
-    words = [profile.created.strftime("%Y%m%d-%H%M%S"), profile.workload.name, workers, profile.id]
-    return "-".join(re.sub(r"[^A-Za-z0-9_.]+", "_", word)[:60] for word in words) + ".json"
+    what = "links" if isinstance(document, Links) else document.workload.name
+    workers = f"{document.machine.workers}x{document.machine.device}"
+    words = [document.created.strftime("%Y%m%d-%H%M%S"), what, workers, document.id]
+    name = "-".join(re.sub(r"[^A-Za-z0-9_.]+", "_", word)[:60] for word in words)
+    return name + (LINKS_SUFFIX if isinstance(document, Links) else ".json")
 
 
-def save(profile: Profile, folder: Path, *, name: str | None = None, force: bool = False) -> Path:
-    """Write a profile so that a reader sees all of it or nothing."""
-    target = folder / (name or file_name(profile))
+def save(
+    document: Profile | Links, folder: Path, *, name: str | None = None, force: bool = False
+) -> Path:
+    """Write a document so that a reader sees all of it or nothing."""
+    target = folder / (name or file_name(document))
     try:
-        write_whole(profile.to_json(), target, force=force)
+        write_whole(document.to_json(), target, force=force)
     except FileExistsError:
         raise StashError(f"Will not overwrite {target} without --force.") from None
     except OSError as error:
@@ -90,7 +99,7 @@ def entries(folder: Path) -> list[tuple[Path, Profile | StashError]]:
     if not folder.is_dir():
         return []
     found: list[tuple[Path, Profile | StashError]] = []
-    for path in sorted(folder.glob("*.json"), key=_age):
+    for path in _profiles_in(folder):
         try:
             found.append((path, Profile.load(path)))
         except StashError as error:
@@ -98,9 +107,25 @@ def entries(folder: Path) -> list[tuple[Path, Profile | StashError]]:
     return found
 
 
+def _profiles_in(folder: Path) -> list[Path]:
+    """Files of profiles, oldest first."""
+    found = folder.glob("*.json") if folder.is_dir() else ()
+    return sorted((path for path in found if not is_links(path)), key=_age)
+
+
+def is_links(path: Path) -> bool:
+    """Whether a file is named as a links document."""
+    return path.name.endswith(LINKS_SUFFIX)
+
+
 def _age(path: Path) -> tuple[bool, str]:
     """Sorts by the time in the name; files that were renamed have none and count as older."""
     return re.match(r"\d{8}_\d{6}-", path.name) is not None, path.name
+
+
+def _id_of(path: Path) -> str:
+    """The id that ends the name of a document."""
+    return path.name.removesuffix(LINKS_SUFFIX).removesuffix(".json").split("-")[-1]
 
 
 def _is_file(path: Path) -> bool:
@@ -111,17 +136,17 @@ def _is_file(path: Path) -> bool:
 
 
 def find(reference: str, folder: Path) -> Path:
-    """A profile by path, by file name, or by the beginning of its id; `last` is the newest."""
+    """A document by path, file name, or the beginning of its id; `last` is the newest profile."""
     direct = Path(reference)
     if _is_file(direct):
         return direct
-    paths = sorted(folder.glob("*.json"), key=_age) if folder.is_dir() else []
-    if reference == "last" and paths:
-        return paths[-1]
+    profiles = _profiles_in(folder)
+    if reference == "last" and profiles:
+        return profiles[-1]
     matches = [
-        p
-        for p in paths
-        if p.name == reference or (reference and p.stem.split("-")[-1].startswith(reference))
+        path
+        for path in (*profiles, *folder.glob(f"*{LINKS_SUFFIX}"))
+        if path.name == reference or (reference and _id_of(path).startswith(reference))
     ]
     if len(matches) == 1:
         return matches[0]

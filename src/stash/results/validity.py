@@ -64,19 +64,7 @@ def _page_cache(blocks: Sequence[Block]) -> list[Check]:
     checks = []
     cold = _read_ratio(blocks, "cold")
     if cold is not None:
-        proven = COLD_PROVEN[0] <= cold <= COLD_PROVEN[1]
-        checks.append(
-            Check(
-                name="cold",
-                status="pass" if proven else "warn",
-                message=f"Cold blocks read {cold:.2f} of their files' bytes from storage"
-                + (" (page-cache cold, not device cold)." if proven else ": cold is unproven."),
-                next=""
-                if proven
-                else "Mapped files, network and FUSE file systems keep caches that cannot be "
-                "emptied from here: read `fetch` as a lower bound.",
-            )
-        )
+        checks.append(cold_check(cold))
     warm = _read_ratio(blocks, "warm")
     if warm is not None:
         proven = warm <= WARM_PROVEN
@@ -90,6 +78,21 @@ def _page_cache(blocks: Sequence[Block]) -> list[Check]:
             )
         )
     return checks
+
+
+def cold_check(cold: float) -> Check:
+    """Whether reads that should have come from storage did, from their bytes over files' bytes."""
+    proven = COLD_PROVEN[0] <= cold <= COLD_PROVEN[1]
+    return Check(
+        name="cold",
+        status="pass" if proven else "warn",
+        message=f"Cold blocks read {cold:.2f} of their files' bytes from storage"
+        + (" (page-cache cold, not device cold)." if proven else ": cold is unproven."),
+        next=""
+        if proven
+        else "Mapped files, network and FUSE file systems keep caches that cannot be "
+        "emptied from here: read `fetch` as a lower bound.",
+    )
 
 
 def _read_ratio(blocks: Sequence[Block], step: str) -> float | None:
