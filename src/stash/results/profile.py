@@ -22,6 +22,7 @@ from stash.results.document import (
     Text,
 )
 from stash.results.recording import Block, Calibration, Check, MachineFacts, WorkloadFacts
+from stash.results.steps import whole_iteration
 
 SCHEMA = "stash.profile/1"
 #: A file larger than this is no profile; 10,000 rounds on 64 workers stay below it.
@@ -197,6 +198,14 @@ class Profile(Model):
                 f"Cannot read {path}: {reason}. `stash list` shows the profiles there are.",
                 exit_code=2,
             ) from None
+
+
+def whole_step(profile: Profile) -> str | None:
+    """The measured step that stands for a whole iteration of a later epoch."""
+    try:
+        return whole_iteration(set(profile.steps))
+    except StopIteration:  # a document whose steps are all unknown here
+        return None
 
 
 #: Version to a function that turns a document of that version into one of the next.

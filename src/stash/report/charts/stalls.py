@@ -7,14 +7,13 @@ from typing import Any
 import altair as alt
 
 from stash.report import words
-from stash.report.bars import whole_step
 from stash.report.characters import harmless
 from stash.report.charts.palette import DOUBT, INK, LOOKS, MUTED, SURFACE, colour_of
 from stash.report.charts.picture import WIDE, Picture, Specification, layered, table
 from stash.report.facts import stalls_in_order
 from stash.report.figures import percentage
 from stash.results.document import Interval
-from stash.results.profile import Profile, StallResult
+from stash.results.profile import Profile, StallResult, whole_step
 
 
 def stalls_picture(profile: Profile) -> Picture | None:
