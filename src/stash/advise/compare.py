@@ -13,12 +13,12 @@ from typing import Literal
 from pydantic import Field
 
 from stash.errors import UsageError
+from stash.results import comparison
 from stash.results.comparison import (
     SAME_SOFTWARE,
     SAME_WORKLOAD,
     Change,
     Difference,
-    compare,
     difference,
     excludes_zero,
     first_difference,
@@ -91,12 +91,12 @@ class NetworkComparison(Model):
     significant: bool
 
 
-def compare_profiles(*given: Given, anyway: bool = False) -> Comparison:
+def compare(*given: Given, anyway: bool = False) -> Comparison:
     """Profiles side by side. Unlike ones are refused by the field that differs, or told anyway."""
     profiles = load_several(given)
     require_alike(profiles, anyway=anyway)
     stalls = [name for name in STALL_BY_NAME if any(name in one.stalls for one in profiles)]
-    table = compare(profiles, ["iteration", "waiting", *stalls], anyway=anyway)
+    table = comparison.compare(profiles, ["iteration", "waiting", *stalls], anyway=anyway)
     return Comparison(
         rows=tuple(
             _row(profiles[0], profile, stalls, changes)
