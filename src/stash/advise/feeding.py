@@ -17,7 +17,7 @@ from stash.results.profile import Profile
 
 #: Of blocks within the middle half, over the standard deviation of normal scatter.
 QUARTILES_OVER_DEVIATION = 1.349
-FEW_BLOCKS = 8
+FEW_BLOCKS = 5
 #: Storage that takes less than this of an iteration does not decide how long it lasts.
 NEARLY = 0.8
 

@@ -166,5 +166,14 @@ class Loaders:
             fed = consuming + producing
         else:
             queued = PREFETCHED_BATCHES * self.loader_workers
-            fed = iteration_seconds(consuming, producing, queued, self.variation)
+            variation = self.variation + self._variation_by_misses(hits)
+            fed = iteration_seconds(consuming, producing, queued, variation)
         return max(fed, self.core_bound_seconds) + (1 - hits) * self.miss_seconds
+
+    def _variation_by_misses(self, hits: float) -> float:
+        """Which samples of a batch are in memory is chance; half of the sum is the producer's."""
+        if not 0 < hits < 1:
+            return 0.0
+        read = (1 - hits) * self.read_seconds
+        part = read / (read + self.prepare_seconds)
+        return part**2 * hits / (1 - hits) / self.batch / 2
