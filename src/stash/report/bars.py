@@ -10,8 +10,8 @@ from rich.text import Text
 from stash.report.characters import Charset
 from stash.report.figures import derived, figure, with_unit
 from stash.results.document import Interval
-from stash.results.profile import Profile, StallResult
-from stash.results.steps import STALL_BY_NAME, compute_step, whole_iteration
+from stash.results.profile import Profile, StallResult, whole_step
+from stash.results.steps import STALL_BY_NAME, compute_step
 
 STYLES = {
     "compute": "green",
@@ -54,14 +54,6 @@ def breakdowns(profile: Profile) -> list[Breakdown]:
     if "cold" in profile.steps:
         result.append(_breakdown(profile, "First epoch", "cold", first=True))
     return [one for one in result if len(one.segments) > 1]
-
-
-def whole_step(profile: Profile) -> str | None:
-    """The measured step that stands for a whole iteration of a later epoch."""
-    try:
-        return whole_iteration(set(profile.steps))
-    except StopIteration:  # a document whose steps are all unknown here
-        return None
 
 
 def _breakdown(profile: Profile, title: str, whole: str, *, first: bool) -> Breakdown:

@@ -10,7 +10,6 @@ from datetime import datetime
 from typing import TypeVar
 
 from stash.report import words
-from stash.report.bars import whole_step
 from stash.report.figures import (
     derived,
     duration,
@@ -21,7 +20,7 @@ from stash.report.figures import (
     with_unit,
     written,
 )
-from stash.results.profile import EpochResult, Profile, Rates, StallResult, StepResult
+from stash.results.profile import EpochResult, Profile, Rates, StallResult, StepResult, whole_step
 from stash.results.steps import MANY_NODE_STEPS, STALL_BY_NAME, STEPS
 
 Safe = Callable[[str], str]

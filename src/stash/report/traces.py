@@ -8,12 +8,11 @@ from statistics import fmean
 
 from scipy.special import stdtrit
 
-from stash.report.bars import whole_step
-from stash.report.comparison import difference
 from stash.report.figures import derived
 from stash.results import statistics
+from stash.results.comparison import difference
 from stash.results.document import Interval
-from stash.results.profile import Profile, RoundBlock
+from stash.results.profile import Profile, RoundBlock, whole_step
 from stash.results.recording import Disturbance
 
 #: Fewer rounds than this in each half say nothing about drift.

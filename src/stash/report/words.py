@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from stash.report.bars import whole_step
 from stash.report.figures import derived, figure, percentage, with_unit, written
 from stash.results.document import Interval
-from stash.results.profile import Profile, Provenance, Rates, Run, StallResult
+from stash.results.profile import Profile, Provenance, Rates, Run, StallResult, whole_step
 from stash.results.steps import STALL_BY_NAME, STALLS, compute_step
 
 NOT_MEASURED = {

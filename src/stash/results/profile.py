@@ -26,6 +26,7 @@ from stash.results.document import (
 )
 from stash.results.links import Links
 from stash.results.recording import Block, Calibration, Check, MachineFacts, WorkloadFacts
+from stash.results.steps import whole_iteration
 
 SCHEMA = "stash.profile/1"
 
@@ -187,6 +188,14 @@ class Profile(Model):
     def load(cls, path: Path) -> Profile:
         """Read a document from a file."""
         return cls.from_json(read_file(path), source=str(path))
+
+
+def whole_step(profile: Profile) -> str | None:
+    """The measured step that stands for a whole iteration of a later epoch."""
+    try:
+        return whole_iteration(set(profile.steps))
+    except StopIteration:  # a document whose steps are all unknown here
+        return None
 
 
 #: Version to a function that turns a document of that version into one of the next.

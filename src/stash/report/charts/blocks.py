@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 
-from stash.report.bars import whole_step
 from stash.report.characters import harmless
 from stash.report.charts.drawing import (
     AXIS_HEIGHT,
@@ -20,7 +19,7 @@ from stash.report.charts.picture import WIDE, Picture
 from stash.report.facts import iteration_unit, steps_in_order
 from stash.report.figures import percentage, written
 from stash.report.traces import at_seconds, drift
-from stash.results.profile import Profile, StepResult
+from stash.results.profile import Profile, StepResult, whole_step
 from stash.results.steps import STEP_BY_NAME
 
 PANEL_HEIGHT = 74

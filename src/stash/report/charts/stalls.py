@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stash.report import words
-from stash.report.bars import whole_step
 from stash.report.characters import harmless
 from stash.report.charts.drawing import AXIS_HEIGHT, Canvas, Drawing, around, axis_below, shortened
 from stash.report.charts.palette import LOOKS, colour_of
@@ -13,7 +12,7 @@ from stash.report.charts.picture import WIDE, Picture
 from stash.report.facts import stalls_in_order
 from stash.report.figures import percentage
 from stash.results.document import Interval
-from stash.results.profile import Profile, StallResult
+from stash.results.profile import Profile, StallResult, whole_step
 
 ROW_HEIGHT = 34
 

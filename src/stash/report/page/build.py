@@ -31,8 +31,8 @@ from stash.report.export.tables import as_csv, block_times, number_rows
 from stash.report.figures import written
 from stash.report.method import how_it_was_measured
 from stash.report.names import NAME_LIMIT, names_of
-from stash.report.page.side_by_side import side_by_side
 from stash.report.rent import rent_of
+from stash.report.side_by_side import side_by_side
 from stash.results.profile import Profile, Provenance
 from stash.results.recording import Check
 from stash.results.steps import STEP_BY_NAME
