@@ -24,6 +24,7 @@ from stash.predict.constants import FITTED
 from stash.predict.facts import Array, ModelFacts
 
 Positions = NDArray[np.intp]
+Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Grid:
         return len(self.nodes)
 
     def of(self, row: int) -> Instance:
-        return self.instances[self.instance[row]]
+        return self.instances[int(self.instance[row])]
 
     @property
     def workers(self) -> Array:

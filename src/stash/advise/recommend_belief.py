@@ -1,8 +1,9 @@
 """What is believed of every way's iteration time: predictions, corrected by profiles.
 
 The logarithm of measured over predicted time is a sum of normal effects: one of the model and its
-software (common to all machines), one a kind of GPU, one a machine type, one a machine type's
-network. A profile pins those that it has seen, and tells something of all machines that share one.
+software, common to all machines; one a kind of GPU; one of exchange, common to all machines, and
+one a machine type; the same two of networks; and one of each number of nodes alone. A profile pins
+those that it has seen, and tells something of all machines that share one.
 Changes when another effect is told apart.
 """
 
@@ -11,11 +12,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from stash.advise import candidates
-from stash.advise.candidates import Grid, Iterations
+from stash.advise.candidates import Flags, Grid, Iterations, Positions
 from stash.hardware.gpus import Gpu
 from stash.predict import compute
 from stash.predict.constants import FITTED
@@ -27,7 +29,13 @@ BAND_QUANTILE, MEASURED_QUANTILE = 1.645, 1.960
 #: Spread of log(measured / predicted) among GPUs of one source, model and precision: what remains
 #: between kinds of GPUs once one of them is known (`benchmarks/recommend_public.py` prints it).
 GPU_LOG_SD = 0.18
-#: The least that any two runs of the same job differ by; and what a profile without interval weighs.
+#: The same among numbers of nodes of one source, model and machine: what one says not of another.
+NODES_LOG_SD = 0.12
+#: What exchange inside machines has in common, and that share of the variance of networks: one job
+#: brings the same software everywhere. The first is the spread among sources; of the second public
+#: data tell too little, so half of it is an assumption.
+EXCHANGE_LOG_SD, COMMON_OF_NETWORKS = 0.05, 0.5
+#: The least that two runs of one job differ by; and what a profile without interval weighs.
 LEAST_LOG_SD, LOG_SD_WITHOUT_INTERVAL = 0.01, 0.1
 #: Compute and exchange overlap, so one depends on the other; by then nothing moves any more.
 PASSES = 3
@@ -64,18 +72,19 @@ class Belief:
     measured: dict[int, Timing]  # rows that were measured themselves
     effects: Array  # [rows, effects]
     covariance_of_effects: Array
+    own_variance: Array  # of each row alone
 
-    def covariance(self, rows: Array, others: Array) -> Array:
+    def covariance(self, rows: Positions, others: Positions) -> Array:
         """Of log times: [rows, others]."""
-        found: Array = self.effects[rows] @ self.covariance_of_effects @ self.effects[others].T
-        return found
-
-    @property
-    def variance(self) -> Array:
-        found: Array = np.einsum(
-            "ij,jk,ik->i", self.effects, self.covariance_of_effects, self.effects, optimize=True
+        shared = self.effects[rows] @ self.covariance_of_effects @ self.effects[others].T
+        found: Array = shared + np.where(
+            rows[:, None] == others, self.own_variance[rows][:, None], 0.0
         )
         return found
+
+    @cached_property
+    def variance(self) -> Array:
+        return _variance(self.effects, self.covariance_of_effects) + self.own_variance
 
 
 def log_sd(low: float | None, high: float | None) -> float:
@@ -106,20 +115,30 @@ def believe(
         for row, timing in one.rows
     }
     times = _shifted(ways, times, effects, mean, len(kinds), measured)
-    low, high = _bounds(ways, times, effects, covariance, {o.gpu.key for o in seen}, measured)
-    return Belief(times, low, high, measured, effects, covariance)
+    own = np.where(ways.nodes > 1, NODES_LOG_SD**2, 0.0)
+    own[list(measured)] = 0.0
+    variance = _variance(effects, covariance) + own
+    low, high = _bounds(ways, times, variance, {o.gpu.key for o in seen}, measured)
+    return Belief(times, low, high, measured, effects, covariance, own)
 
 
 def _effects(ways: Grid, blind: Iterations, kinds: int) -> Array:
-    """How strongly each effect moves each row's log time: common, GPUs, machines, networks."""
+    """How strongly each effect moves each row's log time.
+
+    Columns: the model; kinds of GPUs; exchange inside all machines, and across all networks; single
+    machines; single networks.
+    """
     rows = np.arange(len(ways))
     count = len(ways.instances)
-    found = np.zeros((len(ways), 1 + kinds + 2 * count))
+    found = np.zeros((len(ways), 1 + kinds + 2 + 2 * count))
     found[:, 0] = _common_log_sd()
     found[rows, 1 + ways.kind] = GPU_LOG_SD
     machine, network = _link_log_sd(ways, blind.exchange_share)
-    found[rows, 1 + kinds + ways.instance] = machine
-    found[rows, 1 + kinds + count + ways.instance] = network
+    found[:, 1 + kinds] = np.where(ways.workers > 1, EXCHANGE_LOG_SD, 0.0)
+    found[:, 2 + kinds] = network * math.sqrt(COMMON_OF_NETWORKS)
+    alone = np.sqrt(machine**2 - found[:, 1 + kinds] ** 2)
+    found[rows, 3 + kinds + ways.instance] = alone
+    found[rows, 3 + kinds + count + ways.instance] = network * math.sqrt(1 - COMMON_OF_NETWORKS)
     return found
 
 
@@ -141,6 +160,12 @@ def _evidence(
     """Observations as rows of a linear model: effects, values, variances."""
     of_kind = _kind_effects(len(kinds), effects.shape[1])
     position = {gpu.key: number for number, gpu in enumerate(kinds)}
+    predicted = {
+        (one.batch, one.dtype): candidates.iterations(
+            ways, known, one.batch, one.dtype, factor[: len(ways.kinds)]
+        ).together
+        for one in {(o.batch, o.dtype): o for o in seen if o.rows}.values()
+    }
     rows: list[Array] = []
     values: list[float] = []
     variances: list[float] = []
@@ -150,15 +175,12 @@ def _evidence(
             rows.append(of_kind[kind])
             values.append(math.log(one.solo.seconds / _solo(known, one)))
             variances.append(one.solo.log_sd**2)
-        if one.rows:
-            at = candidates.iterations(
-                ways, known, one.batch, one.dtype, factor[: len(ways.kinds)]
-            ).together
         for row, timing in one.rows:
+            expected = predicted[one.batch, one.dtype][row]
             rows.append(effects[row])
             # The prediction has the factor in it already; the effects are counted from none.
-            values.append(math.log(timing.seconds / at[row]) + math.log(factor[kind]))
-            variances.append(timing.log_sd**2)
+            values.append(math.log(timing.seconds / expected) + math.log(factor[kind]))
+            variances.append(timing.log_sd**2 + (NODES_LOG_SD**2 if ways.nodes[row] > 1 else 0.0))
     return np.array(rows), np.array(values), np.array(variances)
 
 
@@ -188,18 +210,16 @@ def _shifted(
 def _bounds(
     ways: Grid,
     times: Iterations,
-    effects: Array,
-    covariance: Array,
+    variance: Array,
     seen_gpus: set[str],
     measured: dict[int, Timing],
 ) -> tuple[Array, Array]:
     """The predictor's bands, narrowed as much as profiles narrow what is believed."""
     calibrated = np.array([gpu.key in seen_gpus for gpu in ways.kinds])[ways.kind]
     machine, network = _link_log_sd(ways, times.exchange_share)
-    links = machine**2 + network**2
-    before = np.sqrt(links + np.where(calibrated, 0.0, _common_log_sd() ** 2 + GPU_LOG_SD**2))
-    now = np.sqrt(np.einsum("ij,jk,ik->i", effects, covariance, effects, optimize=True))
-    narrowed = now / before
+    links = machine**2 + network**2 + np.where(ways.nodes > 1, NODES_LOG_SD**2, 0.0)
+    before = links + np.where(calibrated, 0.0, _common_log_sd() ** 2 + GPU_LOG_SD**2)
+    narrowed = np.sqrt(variance / before)
     low, high = _band_logs(ways, times.exchange_share, calibrated)
     low, high = (times.together * np.exp(bound * narrowed) for bound in (low, high))
     for row, timing in measured.items():
@@ -208,7 +228,7 @@ def _bounds(
     return low, high
 
 
-def _band_logs(ways: Grid, share: Array, calibrated: Array) -> tuple[Array, Array]:
+def _band_logs(ways: Grid, share: Array, calibrated: Flags) -> tuple[Array, Array]:
     low, high = np.empty(len(ways)), np.empty(len(ways))
     alone = (ways.workers == 1) & ~calibrated
     several = ways.nodes > 1
@@ -240,8 +260,13 @@ def _link_log_sd(ways: Grid, share: Array) -> tuple[Array, Array]:
         return wide
 
     machine = spread("node")
-    network = np.sqrt(np.maximum(0.0, spread("nodes") ** 2 - machine**2))
+    network = np.sqrt(np.maximum(0.0, spread("nodes") ** 2 - machine**2 - NODES_LOG_SD**2))
     return machine, np.where(ways.nodes > 1, network, 0.0)
+
+
+def _variance(effects: Array, covariance: Array) -> Array:
+    found: Array = np.einsum("ij,ij->i", effects @ covariance, effects)
+    return found
 
 
 def _common_log_sd() -> float:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stash.advise.candidates import Positions
+from stash.advise.candidates import Flags, Positions
 from stash.advise.recommend_belief import BAND_QUANTILE, Belief
 from stash.advise.recommend_job import SECONDS_PER_HOUR, Jobs
 from stash.advise.recommendation import Objective
@@ -35,8 +35,8 @@ class Rule:
             return "cheapest"
         return "knee" if self.budget is None else "fastest"
 
-    def keep(self, hours: Array, cost: Array) -> Array:
-        kept = np.isfinite(hours)
+    def keep(self, hours: Array, cost: Array) -> Flags:
+        kept: Flags = np.isfinite(hours)
         if self.deadline_hours is not None:
             kept &= hours <= self.deadline_hours
         if self.budget is not None:
@@ -105,8 +105,8 @@ def ties(jobs: Jobs, belief: Belief, rule: Rule, chosen: int) -> list[int]:
 def difference_sd(jobs: Jobs, belief: Belief, chosen: int) -> Array:
     """Of the difference of two scores, every row against the chosen one."""
     weight = sensitivity(jobs)
-    rows: Positions = np.arange(len(jobs.hours))
-    shared = belief.covariance(rows, np.array([chosen]))[:, 0]
+    rows: Positions = np.arange(len(jobs.hours), dtype=np.intp)
+    shared = belief.covariance(rows, np.array([chosen], dtype=np.intp))[:, 0]
     own = weight**2 * belief.variance
     variance = own + own[chosen] - 2 * weight * weight[chosen] * shared
     found: Array = np.sqrt(np.maximum(0.0, variance))

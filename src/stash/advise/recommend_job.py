@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from stash.advise.candidates import Grid
+from stash.advise.candidates import Flags, Grid
 from stash.advise.recommend_belief import Belief, Timing
 from stash.advise.recommendation import Assumptions
 from stash.predict import pipeline
@@ -53,9 +53,9 @@ class Reading:
     in_memory: Array  # nothing has to be read from storage at all
 
     @property
-    def overflows(self) -> Array:
+    def overflows(self) -> Flags:
         """Later epochs still read from storage."""
-        still: Array = self.later_best > self.in_memory
+        still: Flags = self.later_best > self.in_memory
         return still
 
 
@@ -85,7 +85,7 @@ class Outlook:
     low: Jobs
     high: Jobs
     parts: dict[str, Array]  # of the expected hours, as shares
-    overflows: Array  # rows whose later epochs still read from storage
+    overflows: Flags  # rows whose later epochs still read from storage
 
 
 def outlook(

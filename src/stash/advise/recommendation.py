@@ -10,7 +10,6 @@ from typing import Literal
 from pydantic import Field, ValidationError
 
 from stash.errors import StashError
-from stash.results import store
 from stash.results.document import (
     Count,
     Interval,
@@ -164,16 +163,6 @@ class Recommendation(Model):
     def to_json(self) -> str:
         """The document as text, the same wherever it is shown."""
         return self.model_dump_json(by_alias=True, indent=1)
-
-    def save(self, path: Path, *, force: bool = False) -> Path:
-        """Write it so that a reader sees all of it or nothing."""
-        try:
-            store.write_whole(self.to_json(), path, force=force)
-        except FileExistsError:
-            raise StashError(f"Will not overwrite {path} without --force.") from None
-        except OSError as error:
-            raise StashError(f"Cannot write {path}: {error.strerror or error}.") from None
-        return path
 
     @classmethod
     def load(cls, path: Path) -> Recommendation:

@@ -18,6 +18,7 @@ from stash.cli import links as links_command
 from stash.cli import list as list_command
 from stash.cli import predict as predict_command
 from stash.cli import profile as profile_command
+from stash.cli import recommend as recommend_command
 from stash.cli import report as report_command
 from stash.cli import share as share_command
 from stash.cli import show as show_command
@@ -47,6 +48,7 @@ app.command("predict")(predict_command.predict)
 app.command("compare")(compare_command.compare)
 app.command("whatif")(whatif_command.whatif)
 app.command("share")(share_command.share)
+app.command("recommend")(recommend_command.recommend)
 app.add_typer(catalog_command.app, name="catalog")
 app.add_typer(lab_command.app, name="lab")
 
