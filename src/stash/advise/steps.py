@@ -28,9 +28,10 @@ class Predicted:
 
     def whole(self, epoch: str) -> float | None:
         """An iteration of a later epoch or of the first; none where data was not measured."""
-        if epoch == "first":
-            return self.seconds.get("cold")
-        return self.later[0] if self.later else self.seconds[whole_iteration(set(self.seconds))]
+        if epoch == "later" and self.later:
+            return self.later[0]
+        terms = whole_iteration(set(self.seconds), "cold" if epoch == "first" else "warm")
+        return None if terms is None else sum(sign * self.seconds[step] for sign, step in terms)
 
     def waiting_per_sample(self, epoch: str) -> float | None:
         """What a worker waits for anything, by sample, so that batches can be compared."""

@@ -152,10 +152,11 @@ def _write(
         if path is not None:
             written.append(_write_text(make(), path, force=force))
     if chart is not None:
-        from stash.report.charts.front import front_picture
+        from stash.report.charts.files import save_picture
+        from stash.report.charts.rent import rent_picture
 
-        picture = front_picture(found)
-        written += picture.save(chart) if picture is not None else []
+        picture = rent_picture(found)
+        written += save_picture(picture, chart) if picture is not None else []
     return written
 
 

@@ -20,8 +20,9 @@ from stash.report.figures import (
     with_unit,
     written,
 )
-from stash.results.profile import EpochResult, Profile, Rates, StallResult, StepResult, whole_step
-from stash.results.steps import MANY_NODE_STEPS, STALL_BY_NAME, STEPS
+from stash.results.profile import EpochResult, Profile, Rates, StallResult, StepResult
+from stash.results.steps import STALL_BY_NAME, STEPS
+from stash.results.whole import whole_step
 
 Safe = Callable[[str], str]
 T = TypeVar("T")
@@ -81,7 +82,7 @@ def what_was_measured(profile: Profile, safe: Safe, safe_sentence: Safe) -> list
 
 def steps_in_order(profile: Profile) -> list[tuple[str, StepResult]]:
     """The steps of a profile as the method lists them; unknown ones last."""
-    return _in_order(profile.steps, [step.name for step in (*STEPS, *MANY_NODE_STEPS)])
+    return _in_order(profile.steps, [step.name for step in STEPS])
 
 
 def stalls_in_order(profile: Profile) -> list[tuple[str, StallResult]]:

@@ -16,7 +16,8 @@ from stash.report.figures import derived, figure, with_unit
 from stash.report.words import largest_stall
 from stash.results.comparison import SAME_WORKLOAD, first_difference
 from stash.results.document import Interval
-from stash.results.profile import Profile, whole_step
+from stash.results.profile import Profile
+from stash.results.whole import whole_step
 
 #: Beside the workload, what must be the same for a ratio of two profiles to mean anything.
 SAME_MACHINE = ("device", "torch", "backend")

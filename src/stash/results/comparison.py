@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stash.results.document import Interval, derived
-from stash.results.profile import Profile, whole_step
+from stash.results.profile import Profile
+from stash.results.whole import iteration_seconds, whole_step
 
 #: What must be the same for one profile to be subtracted from another.
 SAME_WORKLOAD = ("name", "parameters", "batch_per_worker", "dtype", "optimizer", "data")
@@ -59,8 +60,7 @@ def compare(
 def value_of(profile: Profile, name: str) -> Interval | None:
     """A quantity by its name: an iteration in seconds, waiting, or a stall's share."""
     if name == "iteration":
-        whole = whole_step(profile)
-        return profile.steps[whole].seconds_per_iteration if whole else None
+        return iteration_seconds(profile)
     if name == "waiting":
         return profile.waiting.later
     stall = profile.stalls.get(name)

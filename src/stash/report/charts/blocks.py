@@ -19,8 +19,9 @@ from stash.report.charts.picture import WIDE, Picture
 from stash.report.facts import iteration_unit, steps_in_order
 from stash.report.figures import percentage, written
 from stash.report.traces import at_seconds, drift
-from stash.results.profile import Profile, StepResult, whole_step
+from stash.results.profile import Profile, StepResult
 from stash.results.steps import STEP_BY_NAME
+from stash.results.whole import whole_step
 
 PANEL_HEIGHT = 74
 TITLE_HEIGHT = 32
