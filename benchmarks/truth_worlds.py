@@ -30,8 +30,6 @@ FACTORY = f"{Path(__file__).resolve()}:job"
 WORKERS = 2
 #: Of one epoch and worker; more than a window of the engine's takes.
 BATCHES = 16
-#: Every sample is a file of its own, small enough to be read by one request to the disk.
-FILE_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +51,8 @@ class World:
     byte_scale: float = 1.0
     link_bytes_per_second: float | None = None  # of an all-reduce; none: as fast as it gets
     files: str | None = None  # folder with what is read
+    #: Every sample is a file of its own, small enough to be read by one request to the disk.
+    file_bytes: int = 1 << 16
     marks: str | None = None  # file by which neighbours know of each other
 
     @cached_property
@@ -74,7 +74,7 @@ class World:
         """The rate at which a batch takes as long to read as it should; none: not throttled."""
         if not self.read_seconds:
             return None
-        return round(self.samples_per_batch * FILE_BYTES / self.read_seconds)
+        return round(self.samples_per_batch * self.file_bytes / self.read_seconds)
 
     @property
     def tail_seconds(self) -> float:
@@ -132,7 +132,7 @@ def write_files(world: World, folder: Path) -> None:
     """What an epoch of all workers reads."""
     folder.mkdir(exist_ok=True)
     for number in range(_samples(world.samples_per_batch)):
-        (folder / str(number)).write_bytes(os.urandom(FILE_BYTES))
+        (folder / str(number)).write_bytes(os.urandom(world.file_bytes))
     os.sync()
 
 
@@ -158,7 +158,7 @@ def _workload(world: World) -> stash.Workload:
     samples = _samples(world.samples_per_batch)
     data: Dataset[Any] = _Instant(samples)
     if world.files is not None:
-        data = _Files(samples, Path(world.files))
+        data = _Files(samples, Path(world.files), world.file_bytes)
     if world.prepare_seconds:
         data = delays.SlowBatches(data, world.prepare_seconds)
     return stash.Workload(
@@ -221,13 +221,14 @@ class _Instant(Dataset[Any]):
 class _Files(_Instant):
     """Samples that have to be read."""
 
-    def __init__(self, samples: int, folder: Path) -> None:
+    def __init__(self, samples: int, folder: Path, file_bytes: int) -> None:
         super().__init__(samples)
         self._folder = folder
+        self._file_bytes = file_bytes
 
     def __getitem__(self, index: int) -> int:
         with (self._folder / str(index)).open("rb", buffering=0) as file:
-            return len(file.read(FILE_BYTES))
+            return len(file.read(self._file_bytes))
 
 
 class _Images(_Instant):

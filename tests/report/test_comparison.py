@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 
 from profiles import HAND_WORKED, noisy, profile_of
-from stash.report.comparison import Quantity, compare, difference, unlike
-from stash.report.figures import derived
 from stash.report.traces import at_seconds, drift, load_over_time, workers
+from stash.results.comparison import compare, difference, unlike
+from stash.results.document import derived
 from stash.results.profile import Profile
-
-PREP = Quantity("prep", "%", 100.0)
 
 
 def test_a_difference_and_its_interval_by_hand() -> None:
@@ -31,7 +29,7 @@ def test_the_same_thing_measured_twice_seldom_differs() -> None:
     for seed in range(40):
         one = profile_of(noisy(HAND_WORKED, seed=2 * seed, noise_seconds=0.01))
         other = profile_of(noisy(HAND_WORKED, seed=2 * seed + 1, noise_seconds=0.01))
-        change = compare([one, other], [PREP])[1][0]
+        change = compare([one, other], ["prep"])[1][0]
         assert change is not None
         alarms += change.significant
     assert alarms <= 7  # 5 % are 2
@@ -39,7 +37,7 @@ def test_the_same_thing_measured_twice_seldom_differs() -> None:
 
 def test_a_real_difference_is_found_with_its_sign() -> None:
     slower = profile_of(noisy({**HAND_WORKED, "warm": 0.26}, seed=1))
-    change = compare([profile_of(), slower], [PREP])[1][0]
+    change = compare([profile_of(), slower], ["prep"])[1][0]
     assert change is not None and change.difference is not None
     assert change.significant and change.difference.estimate == pytest.approx(0.15, abs=0.02)
 
@@ -55,7 +53,7 @@ def test_a_real_difference_is_found_with_its_sign() -> None:
 def test_unlike_profiles_are_not_subtracted(changes: dict[str, object], field: str) -> None:
     other = profile_of(**changes)  # type: ignore[arg-type]
     assert field in str(unlike(profile_of(), other))
-    change = compare([profile_of(), other], [PREP])[1][0]
+    change = compare([profile_of(), other], ["prep"])[1][0]
     assert change is not None and change.difference is None and not change.significant
 
 

@@ -188,7 +188,7 @@ def test_stalls_of_several_nodes_have_cards_and_only_what_trains_has_advice() ->
     profile = profile_of(noisy(times), machine_changes={"nodes": 2, "price_usd_per_hour": 3.0})
     page = read(page_of([profile]))
     cards = cards_of(page)
-    assert "Exchange less across nodes" in cards["scale-out"].only("p", "advice").text()
+    assert "exchange less" in cards["scale-out"].only("p", "advice").text()
     assert "$" in cards["scale-out"].text()
     assert page.only("h1").text().startswith("Your 4 workers wait ")
     assert "scale-out" in page.all("p", "lead")[0].text()

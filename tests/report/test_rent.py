@@ -13,8 +13,8 @@ from pages import MARKUP, Node, read
 from profiles import profile_of
 from stash.advise.recommendation import Recommendation
 from stash.cli.main import main
-from stash.report.charts.front import front_picture
 from stash.report.charts.picture import WIDE
+from stash.report.charts.rent import rent_picture
 from stash.report.page import page_of
 from stash.report.rent import rent_of
 
@@ -71,7 +71,7 @@ def test_the_job_that_nothing_can_do_in_time_is_told(found: Recommendation) -> N
     page = read(page_of([], hopeless))
     assert not any("chosen" in row.classes for row in rows(page))
     assert page.only("p", "choice").text().startswith("No way keeps these limits. The fastest is")
-    picture = front_picture(hopeless)
+    picture = rent_picture(hopeless)
     assert picture is not None and picture.title == "No way to rent keeps the limits"
 
 
@@ -105,7 +105,7 @@ def test_hostile_names_of_machines_are_text(found: Recommendation) -> None:
     page = read(text)
     assert len(page.all("script")) == 1 and not page.all("img")
     assert not any(name.startswith("on") for one in page.all() for name in one.attributes)
-    picture = front_picture(hostile)
+    picture = rent_picture(hostile)
     assert picture is not None and "<script" not in picture.inline(WIDE)
 
 

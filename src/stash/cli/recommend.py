@@ -152,19 +152,12 @@ def _write(
         if path is not None:
             written.append(_write_text(make(), path, force=force))
     if chart is not None:
-        written += _save_chart(found, chart)
+        from stash.report.charts.files import save_picture
+        from stash.report.charts.rent import rent_picture
+
+        picture = rent_picture(found)
+        written += save_picture(picture, chart) if picture is not None else []
     return written
-
-
-def _save_chart(found: Recommendation, folder: Path) -> list[Path]:
-    from stash.cli.report import MISSING
-    from stash.errors import StashError
-
-    try:
-        from stash.report.charts.files import save_figures
-    except ModuleNotFoundError as error:
-        raise StashError(MISSING.format(name=error.name)) from None
-    return save_figures([], found, folder)
 
 
 def _write_text(text: str, path: Path, *, force: bool) -> Path:

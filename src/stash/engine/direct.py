@@ -69,6 +69,8 @@ class Direct:
         if failure is not None:
             print(f"stash: {failure}", file=sys.stderr)
         if not self.leads:
+            if os.environ.get("LOCAL_RANK") == "0" != os.environ.get("GROUP_RANK", "0"):
+                shutil.rmtree(self.run_folder, ignore_errors=True)  # another node's own
             return
         try:
             made = self._profile(failure)
@@ -98,10 +100,12 @@ def _plan(options: argparse.Namespace) -> Plan:
     import torch
 
     workers = int(os.environ.get("WORLD_SIZE", "1"))
-    if workers != int(os.environ.get("LOCAL_WORLD_SIZE", workers)):
-        raise UsageError("Stash measures one machine: start torchrun with --nnodes 1.")
+    per_node = int(os.environ.get("LOCAL_WORLD_SIZE", workers))
+    nodes = max(1, workers // per_node)
+    if nodes * per_node != workers:
+        raise UsageError("Stash needs equally many workers on all nodes (--nproc-per-node).")
     cuda = torch.cuda.is_available()
-    steps = usual_steps(workers, has_cuda=cuda)
+    steps = usual_steps(per_node, has_cuda=cuda, nodes=nodes)
     if options.steps is not None:
         steps = tuple(step.strip() for step in options.steps.split(","))
         unknown = [step for step in steps if step not in STEP_BY_NAME]
@@ -119,6 +123,7 @@ def _plan(options: argparse.Namespace) -> Plan:
         device="cuda" if cuda else "cpu",
         keep_tracking=options.keep_tracking,
         price_usd_per_hour=options.price_usd_per_hour,
+        nodes=nodes,
     )
 
 

@@ -17,6 +17,7 @@ from stash.errors import StashError, UsageError
 from stash.hardware import device_names, nvml
 from stash.hardware.machine import usable_cores
 from stash.launch.api import Listener, interrupt_on_terminate
+from stash.launch.nodes import Lead
 from stash.launch.request import check_torch, default_device, default_workers
 from stash.launch.supervise import Event, run_gang, uninterrupted
 from stash.results import store
@@ -112,14 +113,16 @@ def _run(plan: Plan, workers: int, threads: int, listen: Listener) -> Links:
     failure, interrupted = None, False
     restore = interrupt_on_terminate()
     try:
-        failure = run_gang(
-            plan,
-            run_folder,
-            workers=workers,
-            threads=threads,
-            script=("--links",),
-            on_events=take,
-        )
+        with Lead.alone().launch(plan) as point:
+            failure = run_gang(
+                plan,
+                run_folder,
+                workers=workers,
+                threads=threads,
+                script=("--links",),
+                on_events=take,
+                point=point,
+            )
     except KeyboardInterrupt:
         interrupted = True
     finally:

@@ -57,7 +57,7 @@ def predict(
     known = facts.find(workload, None if data is None else Path(data))
     measured = _load(from_profile)
     batch = _batch(batch_size, measured, known)
-    _check_fits(known, batch, dtype, machine.gpu)
+    check_fits(known, batch, dtype, machine.gpu)
     calibration = _calibrate(measured, known, machine.gpu, FITTED)
     source = calibration.source
     if samples_per_core is not None:
@@ -117,7 +117,8 @@ def _batch(asked: int | None, measured: Profile | None, known: ModelFacts) -> in
     return asked
 
 
-def _check_fits(known: ModelFacts, batch: int, dtype: str, gpu: Gpu) -> None:
+def check_fits(known: ModelFacts, batch: int, dtype: str, gpu: Gpu) -> None:
+    """Refuse a batch that the GPU's memory cannot hold, with one that it can."""
     if dtype not in compute.DTYPES:
         raise UsageError(f"Unknown precision {dtype!r}; there are {', '.join(compute.DTYPES)}.")
     needed, there = memory.peak_bytes(known, batch, dtype), memory.usable_bytes(gpu)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from stash.advise.cores import training_cores
 from stash.report.figures import derived, figure, size_in_bytes, time_unit, written
 from stash.report.words import undivided_stalls
 from stash.results.document import Interval
@@ -65,8 +66,9 @@ SENTENCES = {
         "fewer per host, or a machine with more memory bandwidth."
     ),
     "scale-out": (
-        "Exchange less across nodes: a larger batch per worker, bf16 gradients, accumulation; or "
-        "rent faster links, or fewer nodes with more devices each."
+        "Nodes wait for each other's gradients: exchange less (a larger batch per worker, "
+        "accumulated gradients, DDP's bf16_compress_hook), rent a faster network between them, or "
+        "fewer and larger machines."
     ),
     "interconnect": (
         "Measure step unsynced as well: it tells whether sharing the machine (pin workers, fewer "
@@ -164,7 +166,7 @@ def _loader_plan(profile: Profile) -> _LoaderPlan | None:
     per_loader = rates.preprocessing.estimate / (workers * loaders)
     if per_loader <= 0 or rates.devices.estimate <= 0:
         return None
-    busy = workers * (machine.threads_per_worker if machine.device == "cpu" else 1)
+    busy = training_cores(machine)
     return _LoaderPlan(
         workers=workers,
         loader_workers=profile.workload.loader_workers,

@@ -39,6 +39,11 @@ class Interval(Model):
     high: Signed | None
 
 
+def derived(estimate: float, low: float | None = None, high: float | None = None) -> Interval:
+    """A number made from those of a document; the bounds of documents are not its business."""
+    return Interval.model_construct(estimate=estimate, low=low, high=high)
+
+
 M = TypeVar("M", bound=Model)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 
-from stash.report.bars import whole_step
 from stash.report.characters import harmless
 from stash.report.charts.drawing import (
     AXIS_HEIGHT,
@@ -22,6 +21,7 @@ from stash.report.figures import percentage, written
 from stash.report.traces import at_seconds, drift
 from stash.results.profile import Profile, StepResult
 from stash.results.steps import STEP_BY_NAME
+from stash.results.whole import whole_step
 
 PANEL_HEIGHT = 74
 TITLE_HEIGHT = 32

@@ -10,9 +10,9 @@ import vl_convert
 from stash.advise.recommendation import Recommendation
 from stash.errors import StashError
 from stash.report.charts import pictures_of
-from stash.report.charts.front import front_picture
 from stash.report.charts.overview import overview_picture
 from stash.report.charts.picture import Picture
+from stash.report.charts.rent import rent_picture
 from stash.report.names import names_of
 from stash.results.profile import Profile
 
@@ -21,7 +21,7 @@ def save_figures(
     profiles: Sequence[Profile], advice: Recommendation | None, folder: Path
 ) -> list[Path]:
     """Every chart in every format; of several profiles each in a folder of its own."""
-    rent = None if advice is None else front_picture(advice)
+    rent = None if advice is None else rent_picture(advice)
     written = [] if rent is None else save_picture(rent, folder)
     return written + _figures_of(profiles, folder)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stash.report import words
-from stash.report.bars import whole_step
 from stash.report.characters import harmless
 from stash.report.charts.drawing import AXIS_HEIGHT, Canvas, Drawing, around, axis_below, shortened
 from stash.report.charts.palette import LOOKS, colour_of
@@ -14,6 +13,7 @@ from stash.report.facts import stalls_in_order
 from stash.report.figures import percentage
 from stash.results.document import Interval
 from stash.results.profile import Profile, StallResult
+from stash.results.whole import iteration_seconds
 
 ROW_HEIGHT = 34
 
@@ -68,11 +68,8 @@ def _row(profile: Profile, name: str, stall: StallResult) -> Row | None:
 
 def _detectable_share(profile: Profile, stall: StallResult) -> float | None:
     """The smallest stall that would have been found, as a share of the iteration in question."""
-    whole = whole_step(profile) if stall.share is not None else "cold"
+    seconds = iteration_seconds(profile, first=stall.share is None)
     smallest = stall.detectable_seconds_per_iteration
-    seconds: Interval | None = None
-    if whole in profile.steps:
-        seconds = profile.steps[whole].seconds_per_iteration
     if smallest is None or seconds is None or seconds.estimate <= 0:
         return None
     return 100 * smallest / seconds.estimate

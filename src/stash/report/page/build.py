@@ -23,17 +23,17 @@ from stash.report.advice import Advice, advise
 from stash.report.cards import Card, cards
 from stash.report.characters import harmless
 from stash.report.charts import pictures_of
-from stash.report.charts.front import front_picture
 from stash.report.charts.overview import overview_picture
 from stash.report.charts.palette import COLOURS
 from stash.report.charts.picture import NARROW, WIDE, Picture
+from stash.report.charts.rent import rent_picture
 from stash.report.export.tables import as_csv, block_times, number_rows
 from stash.report.figures import written
 from stash.report.links import link_lines
 from stash.report.method import how_it_was_measured
 from stash.report.names import NAME_LIMIT, names_of
-from stash.report.page.side_by_side import side_by_side
 from stash.report.rent import rent_of
+from stash.report.side_by_side import side_by_side
 from stash.results.profile import Profile, Provenance
 from stash.results.recording import Check
 from stash.results.steps import STEP_BY_NAME
@@ -97,7 +97,7 @@ def page_of(profiles: Sequence[Profile], advice: Recommendation | None = None) -
         compared = side_by_side(profiles, names)
         overview = overview_picture(profiles, names)
     rent = None if advice is None else rent_of(advice)
-    front = None if advice is None else front_picture(advice)
+    front = None if advice is None else rent_picture(advice)
     script, style = _asset("page.js"), _asset("style.css")
     return (
         _template()

@@ -30,7 +30,7 @@ LEFT, RIGHT, TOP = 62, 16, 10
 BEYOND = 2.0
 
 
-def front_picture(found: Recommendation) -> Picture | None:
+def rent_picture(found: Recommendation) -> Picture | None:
     """The front of what to rent; nothing where nothing came into question."""
     rent = rent_of(found)
     known = [way for way in rent.ways if way.hours.estimate > 0 and way.cost.estimate > 0]
@@ -39,7 +39,7 @@ def front_picture(found: Recommendation) -> Picture | None:
     currency = found.question.currency
     others = [(one.hours.estimate, one.cost(currency).estimate) for one in found.candidates]
     return Picture(
-        name="front",
+        name="rent",
         title=_title(rent),
         words=_words(rent),
         draw=lambda width: _draw(rent, others, width),
