@@ -13,6 +13,7 @@ from stash.cli import catalog as catalog_command
 from stash.cli import doctor as doctor_command
 from stash.cli import export as export_command
 from stash.cli import lab as lab_command
+from stash.cli import launch as launch_command
 from stash.cli import links as links_command
 from stash.cli import list as list_command
 from stash.cli import predict as predict_command
@@ -42,6 +43,7 @@ app.command("doctor")(doctor_command.doctor)
 app.command("links")(links_command.links)
 app.command("predict")(predict_command.predict)
 app.add_typer(catalog_command.app, name="catalog")
+app.add_typer(launch_command.app, name="launch")
 app.add_typer(lab_command.app, name="lab")
 
 
