@@ -70,7 +70,7 @@ def test_workers_of_other_nodes_touch_no_data_and_no_page_cache() -> None:
 
 
 def test_blocks_inside_a_node_are_long_enough_also_beside_a_slow_network() -> None:
-    quick = {**{step: 0.01 for step in TRUE}, "cluster": 0.2, "scaleout": 0.2}
+    quick = {**dict.fromkeys(TRUE, 0.01), "cluster": 0.2, "scaleout": 0.2}
     world = World(steady(**quick), size=4).run(plan_of(*TRUE, nodes=2, max_rounds=1))
     lengths = world.facts.calibration.block_iterations
     assert lengths["node"] == lengths["solo"] == lengths["spread"] == 5

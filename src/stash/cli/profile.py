@@ -138,6 +138,10 @@ def profile(
         protect=tuple(protect or ()),
         out=out,
     )
+    if placement.is_worker(os.environ):
+        from stash.launch import inside
+
+        inside.run(request)
     place = placement.place(request, os.environ)
     if not place.leads:
         return _take_part(request, as_json)

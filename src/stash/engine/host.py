@@ -43,12 +43,19 @@ def main() -> NoReturn:
         sys.exit(f"stash: {error.message}")
     plan = Plan.load(options.plan) if direct is None else direct.plan
     run_folder = options.plan.parent if direct is None else direct.run_folder
+    work(plan, run_folder, direct, options.is_module, options.arguments)
+
+
+def work(
+    plan: Plan, run_folder: Path, direct: Direct | None, is_module: bool, arguments: list[str]
+) -> NoReturn:
+    """Run a script, or a module, as the one worker that this process is."""
     die_with_parent()
     faulthandler.register(signal.SIGUSR1, all_threads=False)  # the launcher asks: where are you?
     cores = this_machine().cores
     if plan.pin_cores:
         _pin(cores)
-    _Worker(plan, run_folder, direct).run(options)
+    _Worker(plan, run_folder, direct).run(is_module, arguments)
 
 
 def die_with_parent() -> None:
@@ -66,7 +73,7 @@ class _Worker:
         self._direct = direct
         self._process = os.getpid()
 
-    def run(self, options: argparse.Namespace) -> NoReturn:
+    def run(self, is_module: bool, arguments: list[str]) -> NoReturn:
         """As Python would run it; a script that comes to its end by itself was too short."""
         from torch.utils.data import DataLoader
 
@@ -82,7 +89,7 @@ class _Worker:
         )
         seams.install(self._switchboard)
         try:
-            _run_script(options)
+            _run_script(is_module, arguments)
         except SystemExit as ended:
             if os.getpid() != self._process:
                 raise  # a process that the script has forked ends in its own way
@@ -129,10 +136,10 @@ class _Worker:
         os._exit(code)  # a script ended in the middle has threads and groups that wait for more
 
 
-def _run_script(options: argparse.Namespace) -> None:
-    script, *arguments = options.arguments
+def _run_script(is_module: bool, words: list[str]) -> None:
+    script, *arguments = words
     sys.argv = [script, *arguments]
-    if options.is_module:
+    if is_module:
         runpy.run_module(script, run_name="__main__", alter_sys=True)
     else:
         sys.path.insert(0, str(Path(script).resolve().parent))

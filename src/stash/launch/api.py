@@ -128,9 +128,10 @@ def _measure(prepared: Prepared, lead: Lead, earlier: Profile | None, listen: Li
         path = _save(made, request.out, run_folder)
         if is_script(request):
             _keep_output(run_folder, path.with_suffix(".log"))
-    if failure is None and path.parent != run_folder:
+    failed = failure is not None or path.parent == run_folder
+    if not failed:
         shutil.rmtree(run_folder, ignore_errors=True)
-    return Measured(made, path, 3 if interrupted else (1 if failure else 0))
+    return Measured(made, path, 3 if interrupted else int(failed))
 
 
 def _save(made: Profile, folder: Path, run_folder: Path) -> Path:
