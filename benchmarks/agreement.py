@@ -15,7 +15,7 @@ from pathlib import Path
 
 import stash
 from stash.results.profile import Profile
-from stash.results.steps import whole_iteration
+from stash.results.steps import fullest_step
 
 SCRIPT = Path(__file__).with_name("agreement_script.py")
 BOUND = 0.03  # of an iteration
@@ -73,7 +73,7 @@ def _compared(zoo: Profile, script: Profile) -> dict[str, object]:
 
 def _gap(zoo: Profile, script: Profile, stall: str) -> float:
     """Difference of a stall, in parts of the zoo's iteration."""
-    iteration = zoo.steps[whole_iteration(set(zoo.steps))].seconds_per_iteration.estimate
+    iteration = zoo.steps[fullest_step(set(zoo.steps))].seconds_per_iteration.estimate
     seconds = [p.stalls[stall].seconds_per_iteration.estimate for p in (zoo, script)]
     return (seconds[1] - seconds[0]) / iteration
 

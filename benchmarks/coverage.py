@@ -21,6 +21,7 @@ from known_stall import DELAY
 
 from stash.hardware.device_names import parse
 from stash.launch.api import _run_launches
+from stash.launch.nodes import Lead
 from stash.launch.request import Prepared, Request, prepare
 from stash.results.assemble import Recording
 from stash.results.estimates import Times
@@ -77,7 +78,7 @@ def _run(delay: float, tail: float, seed: int) -> tuple[Estimate, Estimate, floa
     recording = Recording()
     with tempfile.TemporaryDirectory(prefix="stash-coverage-") as folder:
         failure, interrupted = _run_launches(
-            _prepared(seed), Path(folder), recording, lambda events: None
+            _prepared(seed), Lead.alone(), None, Path(folder), recording, lambda events: None
         )
     if failure or interrupted:
         raise SystemExit(failure or "interrupted")

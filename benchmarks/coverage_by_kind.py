@@ -28,6 +28,7 @@ from truth_experiments import KINDS, Experiment, world_with
 from truth_worlds import FACTORY, WORKERS
 
 from stash.launch.api import _run_launches
+from stash.launch.nodes import Lead
 from stash.launch.request import Request, prepare
 from stash.results.assemble import Recording
 from stash.results.estimates import Times
@@ -115,7 +116,7 @@ def _record(experiment: Experiment, rounds: int) -> Recording:
             max_minutes=None,
         )
         failure, interrupted = _run_launches(
-            prepare(request), Path(folder), recording, lambda events: None
+            prepare(request), Lead.alone(), None, Path(folder), recording, lambda events: None
         )
     if failure or interrupted:
         raise SystemExit(failure or "interrupted")

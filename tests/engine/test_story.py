@@ -88,11 +88,15 @@ def test_what_one_worker_cannot_count_is_not_claimed_for_all(unknown: str) -> No
 
 
 def test_a_block_keeps_zeros_and_leaves_out_who_was_held() -> None:
-    made = _block_of(STEP_BY_NAME["cold"], 2, 3, [[0.0, 0.5, 0, 8], [-1.0, -1.0, 5, 8]], QUIET)
+    made = _block_of(
+        STEP_BY_NAME["cold"], 2, 3, [[0.0, 0.5, -1.0, 0, 8], [-1.0, -1.0, 0.7, 5, 8]], QUIET
+    )
+    assert made.held_seconds == (None, 0.7)
     assert (made.seconds, made.lead_in_seconds) == ((0.0, None), (0.5, None))
     assert (made.loader_read_bytes, made.loader_file_bytes) == (5, 16)
     assert (made.iterations, made.lead_in_iterations) == (3, 2)
-    zero = _block_of(STEP_BY_NAME["cold"], 1, 1, [[1.0, 0.0, -1, 8]], QUIET)
+    zero = _block_of(STEP_BY_NAME["cold"], 1, 1, [[1.0, 0.0, -1.0, -1, 8]], QUIET)
+    assert zero.held_seconds == ()
     assert (zero.lead_in_seconds, zero.loader_read_bytes) == ((0.0,), None)
 
 

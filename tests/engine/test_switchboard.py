@@ -6,7 +6,6 @@ import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +17,7 @@ from engine.worlds import plan_of
 from launch.running import start
 from stash.engine import seams
 from stash.engine.feed import Feeds, Window
-from stash.engine.gang import DistributedGang
+from stash.engine.gang import Alone, DistributedGang
 from stash.engine.sources import LoaderSource
 from stash.engine.switchboard import Switchboard
 from stash.results.steps import STEPS, Feed
@@ -31,8 +30,20 @@ SWITCHES = {
     "staged": (Feed.STAGED, True),
     "warm": (Feed.WARM, True),
     "cold": (Feed.COLD, True),
+    "cluster": (Feed.REPLAY, True),
+    "spread": (Feed.REPLAY, False),
+    "scaleout": (Feed.REPLAY, True),
     "again": (Feed.REPLAY, True),
 }
+
+
+class Turned:
+    """A group that keeps how it was turned."""
+
+    on: bool | None = None
+
+    def turn(self, on: bool, among: tuple[int, ...]) -> None:
+        self.on, self.among = on, among
 
 
 class Board(Switchboard):
@@ -45,7 +56,8 @@ class Board(Switchboard):
         self.feeds = self._feeds = Feeds(source, self._device, run_folder=folder, data_folder=None)
         self.feeds.use_window(Window(1, 3, 0))
         self._story = itertools.repeat(None)
-        self.groups: list[Any] = [SimpleNamespace(on=None), SimpleNamespace(on=None)]
+        self._gang = Alone()
+        self.groups: list[Any] = [Turned(), Turned()]
         for group in self.groups:
             self.group_made(group)
 

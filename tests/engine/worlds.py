@@ -187,7 +187,7 @@ class World:
         self.workers[rank].now = max(now for _, now in arrived) + self.overhead + self.meeting
         return [value for value, _ in arrived]
 
-    def run(self, plan: Plan) -> World:
+    def run(self, plan: Plan, earlier: Sequence[Round] = ()) -> World:
         """The whole story on every rank, to its end."""
         errors: list[BaseException] = []
 
@@ -195,7 +195,13 @@ class World:
             own = self.workers[rank]
             sink: Any = self if rank == 0 else _Nowhere()
             story = Measurement(
-                plan, ThreadGang(rank, self), own, own, sink, clock=lambda: own.now
+                plan,
+                ThreadGang(rank, self),
+                own,
+                own,
+                sink,
+                clock=lambda: own.now,
+                earlier=earlier if rank == 0 else (),
             ).story()
             try:
                 for _ in story:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import typer
 
 if TYPE_CHECKING:
     from stash.launch.api import Measured
+    from stash.launch.nodes import Followed
     from stash.launch.request import Request
     from stash.launch.supervise import Event
 
@@ -32,6 +34,17 @@ def profile(
     ] = False,
     nproc_per_node: Annotated[
         int | None, typer.Option(help="Workers; by default one per GPU, or one per core without.")
+    ] = None,
+    nnodes: Annotated[
+        int | None,
+        typer.Option(help="Machines; run the same command on each (docs/clusters.md)."),
+    ] = None,
+    node_rank: Annotated[
+        int | None, typer.Option(help="Which of them this is; 0 writes the profile.")
+    ] = None,
+    rdzv_endpoint: Annotated[
+        str | None,
+        typer.Option(help="HOST:PORT on which node 0 listens for the others, and nowhere else."),
     ] = None,
     batch_size: Annotated[
         str | None, typer.Option(help="Samples per worker and iteration, or `max`.")
@@ -84,6 +97,13 @@ def profile(
     keep_tracking: Annotated[
         bool, typer.Option(help="Leave the script's experiment trackers on.")
     ] = False,
+    resume: Annotated[
+        Path | None,
+        typer.Option(help="Go on with the rounds of this profile; it stays as it is."),
+    ] = None,
+    links: Annotated[
+        bool, typer.Option("--links", help="Probe links, too, as `stash links` does.")
+    ] = False,
     seed: Annotated[int, typer.Option(help="For the order of blocks.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for the profile.")] = Path("stash-profiles"),
     as_json: Annotated[
@@ -91,6 +111,8 @@ def profile(
     ] = False,
 ) -> int:
     """Measure where the time of each training iteration goes, and how sure that is."""
+    from stash.errors import UsageError
+    from stash.launch import placement
     from stash.launch.request import Request
 
     request = Request(
@@ -98,6 +120,9 @@ def profile(
         is_module=module,
         script_arguments=tuple(arguments or ()),
         nproc_per_node=nproc_per_node,
+        nnodes=nnodes,
+        node_rank=node_rank,
+        rdzv_endpoint=rdzv_endpoint,
         batch_size=_batch(batch_size),
         data=data,
         num_workers=num_workers,
@@ -112,12 +137,23 @@ def profile(
         timeout_seconds=timeout,
         price_usd_per_hour=price_usd_per_hour,
         seed=seed,
+        resume=resume,
+        links=links,
         keep_tracking=keep_tracking,
         protect=tuple(protect or ()),
         out=out,
     )
+    if placement.is_worker(os.environ):
+        from stash.launch import inside
+
+        inside.run(request)
+    place = placement.place(request, os.environ)
+    if not place.leads:
+        return _take_part(request, as_json)
     if sweep is None:
         return _one(request, as_json)
+    if place.nodes > 1 or resume is not None:
+        raise UsageError("--sweep profiles one machine, from the first round on.")
     return _sweep(request, _counts(sweep), as_json)
 
 
@@ -130,6 +166,27 @@ def _one(request: Request, as_json: bool) -> int:
     else:
         _print(measured)
     return measured.exit_code
+
+
+def _take_part(request: Request, as_json: bool) -> int:
+    """On other nodes than the first: workers run here, and the profile is made there."""
+    from stash.launch.api import take_part
+
+    return print_followed(take_part(request), as_json)
+
+
+def print_followed(followed: Followed, as_json: bool) -> int:
+    """What node 0 told at the end."""
+    from stash.cli.output import print_json
+    from stash.errors import StashError
+
+    if followed.exit_code:
+        raise StashError(followed.message, exit_code=followed.exit_code)
+    if as_json:
+        print_json({"message": followed.message, "exit_code": followed.exit_code})
+    else:
+        print(followed.message)
+    return 0
 
 
 def _sweep(request: Request, counts: list[int], as_json: bool) -> int:

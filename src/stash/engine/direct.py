@@ -56,19 +56,27 @@ class Direct:
 
     @classmethod
     def start(cls, options: argparse.Namespace) -> Direct:
-        """The plan, and a folder that all workers of this launch share."""
+        """The plan, from the options that every worker is given alike."""
+        return cls.prepare(_plan(options), options.out)
+
+    @classmethod
+    def prepare(cls, plan: Plan, out: Path) -> Direct:
+        """A folder that all workers of this launch on this node share."""
         signal.signal(signal.SIGTERM, _terminate)  # complete rounds are kept
-        # All workers of a machine are children of one torchrun.
-        run_folder = options.out.absolute() / f".run-{os.getppid()}"
+        # All workers of a node are children of one torchrun; nodes may share the folder `out`.
+        node = os.environ.get("GROUP_RANK", "0")
+        run_folder = out.absolute() / f".run-{node}-{os.getppid()}"
         run_folder.mkdir(parents=True, exist_ok=True)
         leads = os.environ.get("RANK", "0") == "0"
-        return cls(_plan(options), run_folder, options.out.absolute(), leads)
+        return cls(plan, run_folder, out.absolute(), leads)
 
     def end(self, failure: str | None) -> None:
         """Tell of a failure; the first worker keeps what was measured, and tells where."""
         if failure is not None:
             print(f"stash: {failure}", file=sys.stderr)
         if not self.leads:
+            if os.environ.get("LOCAL_RANK") == "0" != os.environ.get("GROUP_RANK", "0"):
+                shutil.rmtree(self.run_folder, ignore_errors=True)  # another node's own
             return
         try:
             made = self._profile(failure)
@@ -98,10 +106,12 @@ def _plan(options: argparse.Namespace) -> Plan:
     import torch
 
     workers = int(os.environ.get("WORLD_SIZE", "1"))
-    if workers != int(os.environ.get("LOCAL_WORLD_SIZE", workers)):
-        raise UsageError("Stash measures one machine: start torchrun with --nnodes 1.")
+    per_node = int(os.environ.get("LOCAL_WORLD_SIZE", workers))
+    nodes = max(1, workers // per_node)
+    if nodes * per_node != workers:
+        raise UsageError("Stash needs equally many workers on all nodes (--nproc-per-node).")
     cuda = torch.cuda.is_available()
-    steps = usual_steps(workers, has_cuda=cuda)
+    steps = usual_steps(per_node, has_cuda=cuda, nodes=nodes)
     if options.steps is not None:
         steps = tuple(step.strip() for step in options.steps.split(","))
         unknown = [step for step in steps if step not in STEP_BY_NAME]
@@ -119,6 +129,7 @@ def _plan(options: argparse.Namespace) -> Plan:
         device="cuda" if cuda else "cpu",
         keep_tracking=options.keep_tracking,
         price_usd_per_hour=options.price_usd_per_hour,
+        nodes=nodes,
     )
 
 

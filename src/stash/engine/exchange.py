@@ -65,16 +65,71 @@ class _Watched:
 
 
 class SwitchableGroup(dist.ProcessGroup):
-    """Forwards every collective to the real group while exchange is on."""
+    """Forwards every collective to the real group while exchange is on.
 
-    def __init__(self, rank: int, size: int, inner: Any) -> None:
+    Some of the workers can exchange among themselves while the others are held: on a real group
+    of their own, made from the same store.
+    """
+
+    def __init__(
+        self,
+        rank: int,
+        size: int,
+        inner: Any,
+        global_ranks: Sequence[int] = (),
+        make_inner: Callable[[str, int, int], Any] | None = None,
+    ) -> None:
         super().__init__(rank, size)  # type: ignore[call-arg]
-        self._inner = inner
+        self._whole = self._inner = inner
         self._rank = rank
         self._size = size
+        self._global_ranks = tuple(global_ranks) or tuple(range(size))
+        self._make_inner = make_inner
+        self._parts: dict[tuple[int, ...], Any] = {}
+        self._members = tuple(range(size))  # ranks of this group that exchange
         self.on = True
         self._handles: deque[_Completed] = deque(maxlen=HANDLES_KEPT)
         self._name = ""
+
+    def turn(self, on: bool, global_ranks: Sequence[int] | None = None) -> None:
+        """Exchange among these workers (none: all of them), or not at all."""
+        among = self._members_among(global_ranks)
+        self.on = on and (len(among) > 1 or self._size == 1)
+        if self.on:
+            self._members = among
+            self._inner = self._whole if len(among) == self._size else self._part(among)
+
+    def _part(self, members: tuple[int, ...]) -> Any:
+        """The real group of some workers; they all ask for it first at the same switch."""
+        if members not in self._parts:
+            assert self._make_inner is not None
+            name = "part-" + "-".join(str(member) for member in members)
+            self._parts[members] = self._make_inner(name, members.index(self._rank), len(members))
+        return self._parts[members]
+
+    def _members_among(self, global_ranks: Sequence[int] | None) -> tuple[int, ...]:
+        if global_ranks is None:
+            return tuple(range(self._size))
+        wanted = set(global_ranks)
+        return tuple(own for own, rank in enumerate(self._global_ranks) if rank in wanted)
+
+    @property
+    def _is_part(self) -> bool:
+        """Whether only some exchange now; what is laid out by rank cannot be passed on then."""
+        return len(self._members) < self._size
+
+    def _rooted(self, options: Any) -> Any | None:
+        """Options with their root as a rank of the real group; none where it is held."""
+        if not self._is_part:
+            return options
+        if options.rootRank not in self._members:
+            return None
+        changed = type(options)()
+        for name in ("rootTensor", "timeout", "asyncOp", "reduceOp"):
+            if hasattr(options, name):
+                setattr(changed, name, getattr(options, name))
+        changed.rootRank = self._members.index(options.rootRank)
+        return changed
 
     # PyTorch keeps a group's name in its backends, of which this one has none. Device meshes, and
     # with them FSDP2, ask for it.
@@ -115,19 +170,26 @@ class SwitchableGroup(dist.ProcessGroup):
 
     def broadcast(self, tensors: Any, *args: Any, **kwargs: Any) -> Any:
         """Copy from one worker, or keep the local values."""
-        if self.on:
-            return self._inner.broadcast(_listed(tensors), *args, **kwargs)
-        return self._completed(_listed(tensors))
+        return self._from_root("broadcast", tensors, *args, **kwargs)
 
     def reduce(self, tensors: Any, *args: Any, **kwargs: Any) -> Any:
         """Sum to one worker, or keep the local values."""
-        if self.on:
-            return self._inner.reduce(_listed(tensors), *args, **kwargs)
+        return self._from_root("reduce", tensors, *args, **kwargs)
+
+    def _from_root(self, name: str, tensors: Any, options: Any = None, **kwargs: Any) -> Any:
+        if self.on and options is not None:
+            options = self._rooted(options)
+            if options is not None:
+                return getattr(self._inner, name)(_listed(tensors), options, **kwargs)
+        elif self.on:
+            return getattr(self._inner, name)(_listed(tensors), **kwargs)
         return self._completed(_listed(tensors))
+
+    # Below, results are laid out by rank: among some of the workers they stay local.
 
     def allgather(self, outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         """Collect from all workers, or fill every slot with the local tensor."""
-        if self.on:
+        if self.on and not self._is_part:
             return self._inner.allgather(outputs, inputs, *args, **kwargs)
         for slots, local in zip(outputs, inputs, strict=True):
             for slot in slots:
@@ -135,7 +197,7 @@ class SwitchableGroup(dist.ProcessGroup):
         return self._completed(inputs)
 
     def _allgather_base(self, output: Any, local: Any, *args: Any, **kwargs: Any) -> Any:
-        if self.on:
+        if self.on and not self._is_part:
             return self._inner._allgather_base(output, local, *args, **kwargs)
         output.view(self._size, -1).copy_(local.reshape(1, -1).expand(self._size, -1))
         return self._completed([output])
@@ -146,7 +208,7 @@ class SwitchableGroup(dist.ProcessGroup):
 
     def gather(self, outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         """Collect on one worker; off, the root sees the local tensor in every slot."""
-        if self.on:
+        if self.on and not self._is_part:
             return self._inner.gather(outputs, inputs, *args, **kwargs)
         for slots in outputs:
             for slot in slots:
@@ -155,7 +217,7 @@ class SwitchableGroup(dist.ProcessGroup):
 
     def scatter(self, outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         """Deal out from one worker; off, only the root has something to keep."""
-        if self.on:
+        if self.on and not self._is_part:
             return self._inner.scatter(outputs, inputs, *args, **kwargs)
         for output, parts in zip(outputs, inputs, strict=False):
             output.copy_(parts[self._rank])
@@ -163,14 +225,14 @@ class SwitchableGroup(dist.ProcessGroup):
 
     def reduce_scatter(self, outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         """Sum and deal out, or keep the local part."""
-        if self.on:
+        if self.on and not self._is_part:
             return self._inner.reduce_scatter(outputs, inputs, *args, **kwargs)
         for output, parts in zip(outputs, inputs, strict=True):
             output.copy_(parts[self._rank])
         return self._completed(outputs)
 
     def _reduce_scatter_base(self, output: Any, whole: Any, *args: Any, **kwargs: Any) -> Any:
-        if self.on:
+        if self.on and not self._is_part:
             return self._inner._reduce_scatter_base(output, whole, *args, **kwargs)
         output.copy_(whole.view(self._size, -1)[self._rank].view_as(output))
         return self._completed([output])
@@ -181,7 +243,7 @@ class SwitchableGroup(dist.ProcessGroup):
 
     def alltoall_base(self, output: Any, local: Any, *args: Any, **kwargs: Any) -> Any:
         """Exchange parts between all workers, or keep the local ones."""
-        if self.on:
+        if self.on and not self._is_part:
             return self._inner.alltoall_base(output, local, *args, **kwargs)
         output.view(-1).copy_(local.reshape(-1)[: output.numel()])
         return self._completed([output])
@@ -209,10 +271,23 @@ def register(announce: Callable[[SwitchableGroup], None], real_backend: Callable
     """Make `BACKEND` known to PyTorch; every group created with it from now on is announced."""
 
     def create(options: Any, backend_options: Any) -> SwitchableGroup:
-        group = SwitchableGroup(
+        name = real_backend()
+        c10d: Any = dist  # typed in part only
+
+        def make(part: str, rank: int, size: int) -> Any:
+            store = c10d.PrefixStore(part, options.store)
+            return _real_group(name, store, rank, size, options.timeout, None)
+
+        whole = _real_group(
+            name,
+            options.store,
             options.group_rank,
             options.group_size,
-            _real_group(real_backend(), options, backend_options),
+            options.timeout,
+            backend_options,
+        )
+        group = SwitchableGroup(
+            options.group_rank, options.group_size, whole, options.global_ranks_in_group, make
         )
         announce(group)
         return group
@@ -227,16 +302,16 @@ def register(announce: Callable[[SwitchableGroup], None], real_backend: Callable
         )
 
 
-def _real_group(name: str, options: Any, backend_options: Any) -> Any:
+def _real_group(
+    name: str, store: Any, rank: int, size: int, timeout: Any, backend_options: Any
+) -> Any:
     """The group that moves bytes. NCCL's has never run here on a GPU."""
     if name == "gloo":
-        return dist.ProcessGroupGloo(
-            options.store, options.group_rank, options.group_size, timeout=options.timeout
-        )
+        return dist.ProcessGroupGloo(store, rank, size, timeout=timeout)
     if name == "nccl":
         nccl = backend_options or dist.ProcessGroupNCCL.Options()
-        nccl._timeout = options.timeout
-        return dist.ProcessGroupNCCL(options.store, options.group_rank, options.group_size, nccl)
+        nccl._timeout = timeout
+        return dist.ProcessGroupNCCL(store, rank, size, nccl)
     raise ValueError(f"Stash can switch the backends gloo and nccl, not {name!r}.")
 
 

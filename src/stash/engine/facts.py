@@ -50,7 +50,8 @@ def gather_facts(
         preprocessing=rates[0],
         storage=rates[1],
         checks=(
-            *limits.checks_of(loop, gang.size),
+            *limits.checks_of(loop, gang.size, plan.nodes),
+            *_node_checks(machine, gang),
             *_checks(workload, machine, feeds, calibration),
         ),
     )
@@ -129,6 +130,7 @@ def machine_facts(plan: Plan, gang: Gang, device: Device) -> MachineFacts:
         devices=_device_names(plan, per_node, here.cpu),
         device_memory_bytes=device.total_bytes(),
         nodes=plan.nodes,
+        hosts=plan.hosts,
         workers_per_node=per_node,
         cores_per_worker=here.cores / per_node,
         threads_per_worker=torch.get_num_threads(),
@@ -174,6 +176,55 @@ def machine_checks(machine: MachineFacts) -> Iterable[Check]:
         yield _pinning(machine)
     if machine.device == "cuda":
         yield from _gpu_checks()
+
+
+def _node_checks(machine: MachineFacts, gang: Gang) -> Iterable[Check]:
+    """On several nodes: what `cluster` runs, and whether the nodes are alike."""
+    here = this_machine()
+    everyone = gang.gather([here.cores, here.memory_bytes // 2**30])
+    if machine.nodes == 1:
+        return
+    yield _spreading(machine)
+    unlike = [
+        f"node {node} has {cores:.0f} cores and {memory:.0f} GiB"
+        for node, (cores, memory) in enumerate(everyone[:: machine.workers_per_node])
+    ]
+    if len({tuple(own) for own in everyone}) == 1:
+        yield _passed("nodes alike", f"All nodes have {machine.cores} cores and equal memory.")
+    else:
+        yield _warned(
+            "nodes alike",
+            f"Nodes differ: {'; '.join(unlike)}.",
+            "Read `interconnect`, `prep` and `fetch` as those of node 0 alone.",
+        )
+
+
+def _spreading(machine: MachineFacts) -> Check:
+    """Who runs step cluster: as many workers as one node has, or nobody."""
+    workers, nodes = machine.workers_per_node, machine.nodes
+    each, more = divmod(workers, nodes)
+    if workers == 1:
+        return _warned(
+            "cluster",
+            "One worker on each node cannot be spread, so `network` cannot be told: `scale-out` "
+            "(all nodes against one worker alone) is what exchanging across nodes costs.",
+            "Use two workers or more on each node for `network`.",
+        )
+    if each == 0:
+        return _warned(
+            "cluster",
+            f"Step cluster runs {workers} workers, one on each of {workers} nodes; "
+            f"{nodes - workers} node(s) have none.",
+            f"Use {nodes} workers on each node, or a multiple, to measure all links alike.",
+        )
+    if more:
+        return _warned(
+            "cluster",
+            f"{workers} workers cannot be spread evenly over {nodes} nodes: step cluster runs "
+            f"{each + 1} on each of the first {more} and {each} on the others.",
+            f"Use a multiple of {nodes} workers on each node for an even spread.",
+        )
+    return _passed("cluster", f"Step cluster runs {each} worker(s) on each of {nodes} nodes.")
 
 
 def _warm_up(calibration: Calibration) -> Check:

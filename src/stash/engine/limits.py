@@ -7,12 +7,19 @@ from collections.abc import Sequence
 from stash.engine.observe import Loop
 from stash.errors import StashError
 from stash.results.recording import Check
-from stash.results.steps import STEP_BY_NAME, Step, stalls_of
+from stash.results.steps import STEP_BY_NAME, Step, Who, stalls_of
 
 
-def possible_steps(loop: Loop, asked: Sequence[str], workers: int) -> tuple[str, ...]:
+def possible_steps(
+    loop: Loop, asked: Sequence[str], workers: int, nodes: int = 1
+) -> tuple[str, ...]:
     """The steps that this loop can run; refuses a loop of which no stall could be told."""
-    possible = tuple(name for name in asked if _is_possible(STEP_BY_NAME[name], loop, workers))
+    possible = tuple(
+        name
+        for name in asked
+        if _is_possible(STEP_BY_NAME[name], loop, workers)
+        and (nodes == 1 or not loop.shards or _keeps_shards_together(STEP_BY_NAME[name]))
+    )
     if not possible or (stalls_of(set(asked)) and not stalls_of(set(possible))):
         raise StashError(
             f"Nothing can be told of this script. {' '.join(_reasons(loop, workers))} "
@@ -21,9 +28,11 @@ def possible_steps(loop: Loop, asked: Sequence[str], workers: int) -> tuple[str,
     return possible
 
 
-def checks_of(loop: Loop, workers: int) -> tuple[Check, ...]:
+def checks_of(loop: Loop, workers: int, nodes: int = 1) -> tuple[Check, ...]:
     """Every limit in words, with what to do about it."""
     checks = []
+    if nodes > 1 and loop.shards:
+        checks.append(_warned("sharded model", _SHARDED, _ONE_NODE))
     if loop.origin is None:
         checks.append(_warned("feed", _NO_FEED, _FEED_IT))
     if workers > 1 and not loop.exchanges:
@@ -69,6 +78,11 @@ def evaluation_check(batches: int) -> Check:
     )
 
 
+def _keeps_shards_together(step: Step) -> bool:
+    """A model in pieces on all workers of all nodes cannot be put together by some of them."""
+    return step.who is Who.ALL or not step.exchange
+
+
 def _is_possible(step: Step, loop: Loop, workers: int) -> bool:
     if workers > 1 and not loop.exchanges and not step.exchange:
         return False
@@ -85,6 +99,13 @@ _NO_EXCHANGE = (
     "`interconnect` to tell."
 )
 _EXCHANGE_IT = "Wrap the model in DistributedDataParallel, or profile one worker alone."
+
+
+_SHARDED = (
+    "The model lies in pieces on the workers of all nodes, so some of them cannot train alone: "
+    "`network`, `scale-out`, `prep` and `fetch` cannot be told."
+)
+_ONE_NODE = "Profile one node (--nnodes 1) and compare, or shard within each node only."
 
 
 def _reasons(loop: Loop, workers: int) -> list[str]:

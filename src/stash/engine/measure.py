@@ -82,7 +82,7 @@ class Bench(Protocol):
     """What else the story can touch in its worker (engine/switchboard.py)."""
 
     def set(self, step: Step) -> None:
-        """Turn feed and exchange to what a step wants."""
+        """Turn feed and exchange to what a step wants, for the workers that run it."""
 
     def idle(self) -> None:
         """Replay without exchange: how workers catch up that were left out of a block."""
@@ -121,6 +121,7 @@ class _Lengths:
     """Iterations of the blocks of each kind of feed."""
 
     replay: int = 1
+    across: int = 1  # replay, with gradients exchanged across nodes
     replay_lead: int = 1
     loader: Window = field(default_factory=lambda: Window(1, 1, 0))
 
@@ -128,7 +129,8 @@ class _Lengths:
         """Untimed and timed iterations of a step's block."""
         if step.feed.is_real:
             return self.loader.lead, self.loader.timed
-        return self.replay_lead, self.replay
+        across = step.exchange and step.who in (Who.SPREAD, Who.ALL)
+        return self.replay_lead, self.across if across else self.replay
 
 
 class Measurement:
@@ -142,6 +144,7 @@ class Measurement:
         pipeline: Pipeline,
         sink: Sink,
         clock: Callable[[], float] = time.perf_counter,
+        earlier: Sequence[Round] = (),
     ) -> None:
         self._plan = plan
         self._gang = gang
@@ -150,9 +153,10 @@ class Measurement:
         self._sink = sink
         self._clock = clock
         self._steps = [STEP_BY_NAME[name] for name in plan.steps]
-        self._random = random.Random(plan.seed * 1000 + plan.launch)
+        self._random = random.Random(plan.seed * 1000 + plan.launch + 7919 * plan.earlier_rounds)
         self._lengths = _Lengths()
-        self._rounds: list[Round] = []
+        self._rounds: list[Round] = list(earlier)
+        self._earlier_seconds = earlier[-1].at_seconds if earlier else 0.0
         self._began = clock()
 
     def story(self) -> Iterator[None]:
@@ -185,7 +189,7 @@ class Measurement:
 
     def _warm_up(self) -> Told[tuple[int, bool, float]]:
         """All workers, exchange on, until two halves of the last iterations agree."""
-        self._bench.set(STEP_BY_NAME["node"])
+        self._bench.set(STEP_BY_NAME["scaleout" if self._plan.nodes > 1 else "node"])
         began = self._clock()
         times: list[float] = []
         while True:
@@ -204,9 +208,10 @@ class Measurement:
 
     def _calibrate(self, seconds_per_iteration: float) -> Iterator[None]:
         """Choose block lengths: replay by the clock, loaders by when their pipeline runs evenly."""
-        self._lengths.replay = self._gang.follow(
-            max(1, math.ceil(MIN_BLOCK_SECONDS / max(seconds_per_iteration, 1e-6)))
-        )
+        self._lengths.across = self._lengths.replay = self._filling(seconds_per_iteration)
+        if self._plan.nodes > 1:
+            inside = yield from self._trial_inside()
+            self._lengths.replay = self._filling(inside)
         if not self._has_real_feed:
             return
         unit = self._pipeline.unit
@@ -223,6 +228,28 @@ class Measurement:
         timed = unit * self._gang.follow(max(1, least, min(max(even, depth, full // 2), longest)))
         self._lengths.loader = self._fitted(Window(lead, timed, self._pipeline.prefetched))
         self._pipeline.use_window(self._lengths.loader)
+
+    def _filling(self, seconds_per_iteration: float) -> int:
+        """As many iterations as a block must have at least."""
+        return self._gang.follow(
+            max(1, math.ceil(MIN_BLOCK_SECONDS / max(seconds_per_iteration, 1e-6)))
+        )
+
+    def _trial_inside(self) -> Told[float]:
+        """Seconds per iteration inside one node, which may be far from those across nodes."""
+        seconds = 0.0
+        self._turn(STEP_BY_NAME["node"])
+        self._gang.barrier()
+        if self._runs(Who.NODE):
+            start = self._clock()
+            for _ in range(WARM_UP_CHUNK):
+                yield
+            self._bench.synchronize()
+            seconds = (self._clock() - start) / WARM_UP_CHUNK
+        self._gang.barrier()
+        if not self._runs(Who.NODE):
+            yield from self._catch_up(0, WARM_UP_CHUNK)
+        return max(own for (own,) in self._gang.gather([seconds]))
 
     def _trial_window(self) -> Window:
         """Long enough to see a loader's queue fill and its pipeline run evenly."""
@@ -246,45 +273,64 @@ class Measurement:
     def _trial_bursts(self, window: Window) -> Told[list[float]]:
         """Seconds of each burst of `unit` iterations from an empty queue, best of two trials."""
         trials = []
+        unit = self._pipeline.unit
+        count = (window.lead + window.timed) // unit
         for _ in range(2):
-            self._bench.set(STEP_BY_NAME["warm"])
+            bursts = [0.0] * count
+            self._turn(STEP_BY_NAME["warm"])
             self._gang.barrier()
-            self._pipeline.open()
-            bursts = []
-            for _ in range((window.lead + window.timed) // self._pipeline.unit):
-                start = self._clock()
-                for _ in range(self._pipeline.unit):
-                    yield
-                bursts.append(self._clock() - start)
-            self._bench.set(STEP_BY_NAME["node"])
-            self._pipeline.drain()
+            if self._runs(Who.NODE):
+                bursts = yield from self._bursts(count, unit)
+            self._gang.barrier()
+            if not self._runs(Who.NODE):
+                yield from self._catch_up(0, count * unit)
             trials.append([max(column) for column in zip(*self._gang.gather(bursts), strict=True)])
         return [min(pair) for pair in zip(*trials, strict=True)]
 
+    def _bursts(self, count: int, unit: int) -> Told[list[float]]:
+        """Seconds of one burst after the other, from an empty queue."""
+        bursts = []
+        self._pipeline.open()
+        for _ in range(count):
+            start = self._clock()
+            for _ in range(unit):
+                yield
+            bursts.append(self._clock() - start)
+        self._bench.set(STEP_BY_NAME["node"])
+        self._pipeline.drain()
+        return bursts
+
     def _rates(self) -> tuple[Rate | None, Rate | None]:
-        """Loader alone and storage alone, all workers at once."""
+        """Loader alone and storage alone, all workers of the first node at once."""
         self._bench.set(STEP_BY_NAME["node"])
         began = self._clock()
         prepared: list[float] = []
         read: list[float] = []
-        readable = min(files for (files,) in self._gang.gather([self._pipeline.file_bytes])) > 0
+        readable = self._everyone_reads()
         while len(prepared) < RATE_REPEATS:
             self._bench.heartbeat("loader rates")
             self._gang.barrier()
-            count, seconds = self._pipeline.seconds_to_prepare()
-            prepared.append(self._gang_rate(count * self._pipeline.batch_size, seconds))
+            prepared.append(self._gang_rate(self._prepare))
             if readable:
                 self._gang.barrier()
-                read.append(self._gang_rate(*self._pipeline.seconds_to_read()))
+                read.append(self._gang_rate(self._pipeline.seconds_to_read))
             late = self._clock() - began > RATE_MAX_SECONDS and len(prepared) >= 2
             if self._gang.follow(late):
                 break
         storage = Rate(samples_per_second=tuple(read)) if read else None
         return Rate(samples_per_second=tuple(prepared)), storage
 
-    def _gang_rate(self, samples: float, seconds: float) -> float:
-        """Samples per second of all workers together, as fast as the slowest."""
-        everyone = self._gang.gather([samples, seconds])
+    def _everyone_reads(self) -> bool:
+        files = self._pipeline.file_bytes if self._runs(Who.NODE) else 1
+        return min(own for (own,) in self._gang.gather([files])) > 0
+
+    def _prepare(self) -> tuple[float, float]:
+        batches, seconds = self._pipeline.seconds_to_prepare()
+        return batches * self._pipeline.batch_size, seconds
+
+    def _gang_rate(self, work: Callable[[], tuple[float, float]]) -> float:
+        """Samples per second of the first node's workers together, as fast as the slowest."""
+        everyone = self._gang.gather(work() if self._runs(Who.NODE) else (0.0, 0.0))
         return sum(s for s, _ in everyone) / max(max(t for _, t in everyone), 1e-9)
 
     def _calibration(self, warm_up_iterations: int, settled: bool) -> Calibration:
@@ -324,7 +370,7 @@ class Measurement:
             Round(
                 launch=self._plan.launch,
                 number=len(self._rounds),
-                at_seconds=self._clock() - self._began,
+                at_seconds=self._earlier_seconds + self._clock() - self._began,
                 blocks=tuple(blocks),
             )
         )
@@ -332,32 +378,35 @@ class Measurement:
 
     def _block(self, step: Step) -> Told[Block]:
         """Run and time one block; workers left out wait, then catch up."""
-        running = step.who is Who.ALL or self._gang.rank == 0
+        running = self._runs(step.who)
         lead, timed = self._lengths.of(step)
         self._bench.heartbeat(step.name)
-        self._bench.set(step)
-        if step.feed is Feed.COLD:
+        self._turn(step)
+        if step.feed is Feed.COLD and running:
             self._pipeline.empty_page_cache()
         read_before = self._pipeline.storage_bytes_read() if step.feed.is_real else None
         self._bench.synchronize()
         self._gang.barrier()
         self._bench.start_telemetry()
-        lead_seconds = seconds = None
+        lead_seconds = seconds = held_seconds = None
         if running:
             lead_seconds, seconds = yield from self._timed(step, lead, timed)
         else:
             self._bench.heartbeat("held")
+            if _meets_halfway(step):
+                self._gang.barrier()
         self._gang.barrier()
         disturbance = self._bench.stop_telemetry()
         if not running:
-            yield from self._catch_up(lead + timed)
-        read = self._close_feed(step, read_before)
+            held_seconds = yield from self._catch_up(lead, timed)
+        read = self._close_feed(step, read_before) if running else 0
         everyone = self._gang.gather(
             [
                 _or_minus_one(seconds),
                 _or_minus_one(lead_seconds),
+                _or_minus_one(held_seconds),
                 _or_minus_one(read),
-                float(self._pipeline.file_bytes),
+                float(self._pipeline.file_bytes) if running else 0.0,
             ]
         )
         return _block_of(step, lead, timed, everyone, disturbance)
@@ -372,8 +421,7 @@ class Measurement:
             yield
         self._bench.synchronize()
         lead_seconds = self._clock() - begin
-        if not step.feed.is_real and step.who is Who.ALL:
-            # Not for loaders: a pause lets their queue fill, and exchange keeps them in step.
+        if _meets_halfway(step):
             self._gang.barrier()
         start = self._clock()
         for _ in range(timed):
@@ -381,12 +429,34 @@ class Measurement:
         self._bench.synchronize()
         return lead_seconds, self._clock() - start
 
-    def _catch_up(self, iterations: int) -> Iterator[None]:
-        """The ledger: every worker runs every iteration number exactly once."""
+    def _turn(self, step: Step) -> None:
+        """Switches to what a step wants; those who are left out of it rest."""
+        if self._runs(step.who):
+            self._bench.set(step)
+        else:
+            self._bench.idle()
+
+    def _runs(self, who: Who) -> bool:
+        """Whether this worker is one of them."""
+        nodes = self._plan.nodes
+        return who.includes(
+            self._gang.rank, nodes=nodes, workers_per_node=max(1, self._gang.size // nodes)
+        )
+
+    def _catch_up(self, lead: int, timed: int) -> Told[float]:
+        """The ledger: every worker runs every iteration number exactly once.
+
+        How long the last ones take tells how fast a worker is when it waits for nobody.
+        """
         self._bench.idle()
-        for _ in range(iterations):
+        for _ in range(lead):
             yield
         self._bench.synchronize()
+        start = self._clock()
+        for _ in range(timed):
+            yield
+        self._bench.synchronize()
+        return self._clock() - start
 
     def _close_feed(self, step: Step, read_before: int | None) -> int | None:
         if not step.feed.is_real:
@@ -470,6 +540,14 @@ def _bursts_to_fill(bursts: Sequence[float], depth: int) -> int:
     return max(MIN_TURNOVERS, turnovers) * depth
 
 
+def _meets_halfway(step: Step) -> bool:
+    """Whether all wait for each other between lead-in and timed part.
+
+    Not for loaders: a pause lets their queue fill, and exchange keeps them in step.
+    """
+    return not step.feed.is_real and step.who is not Who.FIRST
+
+
 def _or_minus_one(value: float | None) -> float:
     return -1.0 if value is None else float(value)
 
@@ -481,15 +559,20 @@ def _block_of(
     everyone: list[list[float]],
     disturbance: Disturbance,
 ) -> Block:
-    reads = [read for _, _, read, _ in everyone]
+    seconds, leads, held, reads, files = zip(*everyone, strict=True)
     proven = step.feed.is_real and min(reads) >= 0
     return Block(
         step=step.name,
         iterations=timed,
-        seconds=tuple(None if s < 0 else s for s, _, _, _ in everyone),
+        seconds=_known(seconds),
         lead_in_iterations=lead,
-        lead_in_seconds=tuple(None if s < 0 else s for _, s, _, _ in everyone),
+        lead_in_seconds=_known(leads),
+        held_seconds=_known(held) if max(held) >= 0 else (),
         loader_read_bytes=int(sum(reads)) if proven else None,
-        loader_file_bytes=int(sum(files for _, _, _, files in everyone)) if proven else None,
+        loader_file_bytes=int(sum(files)) if proven else None,
         disturbance=disturbance,
     )
+
+
+def _known(seconds: Sequence[float]) -> tuple[float | None, ...]:
+    return tuple(None if own < 0 else own for own in seconds)

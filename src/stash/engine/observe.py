@@ -48,6 +48,7 @@ class Loop:
     samples: int | None  # of an iteration, by the model's own inputs
     exchanges: bool  # whether workers exchange anything in an iteration
     own_collectives: tuple[str, ...]
+    shards: bool = False  # whether the model lies in pieces on the workers
 
 
 class Observer:
@@ -141,6 +142,11 @@ def loop_of(events: Sequence[Event]) -> Loop:
         exchanges=any(e.kind in ("exchange", "own") for one in iterations for e in one),
         own_collectives=tuple(
             dict.fromkeys(e.what for one in iterations for e in one if e.kind == "own")
+        ),
+        shards=any(
+            e.kind == "exchange" and e.what.startswith("reduce_scatter")
+            for one in iterations
+            for e in one
         ),
     )
 

@@ -42,6 +42,8 @@ class Plan(Model):
     instance: Text | None = None
     price_usd_per_hour: Quantity | None = None
     nodes: Positive = 1
+    hosts: tuple[Name, ...] = ()  # one a node, where there are several
+    earlier_rounds: Count = 0  # of the profile that this one continues
     links: LinksPlan | None = None  # probe links, and train nothing
 
     @classmethod

@@ -6,7 +6,6 @@ The seams call it (a group was made, a loader is iterated, an optimizer stepped)
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from stash.engine.exchange import SwitchableGroup
 from stash.engine.facts import gather_facts, unreadable_check
 from stash.engine.feed import Feeds, Unfed
 from stash.engine.gang import gather_gang
+from stash.engine.heartbeat import beat
 from stash.engine.limits import evaluation_check, in_place_check, possible_steps
 from stash.engine.measure import Measurement, Sink
 from stash.engine.observe import Loop, Observer
@@ -34,9 +34,10 @@ from stash.results.recording import (
     Phase,
     Rate,
     Recorder,
+    RecordingReader,
     Round,
 )
-from stash.results.steps import Feed, Step
+from stash.results.steps import Feed, Step, Who
 
 
 class MeasurementDone(BaseException):
@@ -158,7 +159,7 @@ class Switchboard:
     def _begin(self, loop: Loop) -> Iterator[None]:
         self._gang = gather_gang()
         self._follow_device(loop)
-        steps = possible_steps(loop, self._plan.steps, self._gang.size)
+        steps = possible_steps(loop, self._plan.steps, self._gang.size, self._plan.nodes)
         self._plan = self._plan.model_copy(update={"steps": steps})
         self._feeds = self._make_feeds(loop)
         sink: Sink = _Nowhere()
@@ -166,7 +167,24 @@ class Switchboard:
             sink = self._recorder = Recorder(self._run_folder / RECORDING)
         if self._local_rank == 0:
             self._telemetry = Telemetry(self._device.index)
-        return Measurement(self._plan, self._gang, self, self._feeds, sink).story()
+        return Measurement(
+            self._plan, self._gang, self, self._feeds, sink, earlier=self._earlier_rounds()
+        ).story()
+
+    def _earlier_rounds(self) -> list[Round]:
+        """Those of a profile that is continued: the launcher has put them into the recording."""
+        if self._gang.rank != 0:
+            return []
+        events = RecordingReader(self._run_folder / RECORDING).new_events()
+        return [event for event in events if isinstance(event, Round)]
+
+    def _ranks_of(self, who: Who) -> tuple[int, ...]:
+        nodes, size = self._plan.nodes, self._gang.size
+        return tuple(
+            rank
+            for rank in range(size)
+            if who.includes(rank, nodes=nodes, workers_per_node=max(1, size // nodes))
+        )
 
     def _follow_device(self, loop: Loop) -> None:
         """The script decides where it trains; an emulated accelerator looks like a CPU."""
@@ -199,16 +217,16 @@ class Switchboard:
 
     def set(self, step: Step) -> None:
         """Turn feed and exchange."""
-        self._turn(step.feed, step.exchange)
+        self._turn(step.feed, step.exchange, self._ranks_of(step.who))
 
     def idle(self) -> None:
         """For workers that catch up."""
-        self._turn(Feed.REPLAY, False)
+        self._turn(Feed.REPLAY, False, ())
 
-    def _turn(self, feed: Feed, exchange: bool) -> None:
+    def _turn(self, feed: Feed, exchange: bool, among: tuple[int, ...]) -> None:
         self._loaded.switch(feed)
         for group in self._groups:
-            group.on = exchange
+            group.turn(exchange, among)
 
     @property
     def _loaded(self) -> Feeds:
@@ -230,8 +248,7 @@ class Switchboard:
 
     def heartbeat(self, doing: str) -> None:
         """A file that the launcher looks at: what this worker is at, and since when."""
-        beat = self._run_folder / f"heartbeat-{self._gang.rank}"
-        beat.write_text(f"{os.getpid()} {time.time():.3f} {doing}")
+        beat(self._run_folder, self._gang.rank, doing)
 
     def facts(self, calibration: Calibration, rates: tuple[Rate | None, Rate | None]) -> Facts:
         """All that is known about workload and machine."""

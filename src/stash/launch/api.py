@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
+import os
+import platform
 import secrets
 import shutil
-import signal
+import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
+from stash.engine.plan import Plan
 from stash.engine.protect import protected
-from stash.errors import StashError
+from stash.errors import StashError, UsageError
+from stash.launch import placement, resume
+from stash.launch.links import beside_a_profile
+from stash.launch.nodes import Followed, Lead, follow, introduce, leading
 from stash.launch.request import Prepared, Request, prepare
 from stash.launch.script import is_script
-from stash.launch.supervise import Event, run_gang, uninterrupted
+from stash.launch.supervise import (
+    Alarm,
+    Event,
+    GangFailure,
+    Listener,
+    Point,
+    interrupt_on_terminate,
+    run_gang,
+    uninterrupted,
+)
 from stash.results import store
 from stash.results.assemble import Outcome, Recording, assemble
 from stash.results.profile import Profile
-
-Listener = Callable[[Iterable[Event]], None]
+from stash.results.recording import Check
 
 
 @dataclass(frozen=True)
@@ -47,6 +60,8 @@ def profile(workload: str, **options: Any) -> Profile:
         options["out"] = Path(options["out"])
     if options.get("data") is not None:
         options["data"] = Path(options["data"])
+    if options.get("resume") is not None:
+        options["resume"] = Path(options["resume"])
     options["protect"] = tuple(Path(folder) for folder in options.get("protect", ()))
     return measure(Request(workload=workload, **options)).profile
 
@@ -58,29 +73,99 @@ def load(path: str | Path) -> Profile:
 
 def measure(request: Request, listen: Listener = lambda events: None) -> Measured:
     """Run every launch of a request and keep what was measured, whatever happens on the way."""
+    place = placement.place(request, os.environ)
+    if not place.leads:
+        raise UsageError(
+            f"This is node {place.node}; node 0 collects what all nodes measure. "
+            "Here `stash profile`, or stash.launch.api.take_part, runs the workers."
+        )
     store.ensure_writable(request.out)
-    prepared = prepare(request)
+    prepared = prepare(request, place.nodes)
+    earlier = None if request.resume is None else resume.load(request.resume, request.out)
+    with leading(place, introduce(prepared, place), request.timeout_seconds) as lead:
+        measured = _measure(prepared, lead, earlier, listen)
+        lead.end(measured.exit_code, f"Profile written on {_this_host()}: {measured.path}")
+    return measured
+
+
+def take_part(request: Request) -> Followed:
+    """The part of another node than the first: run workers there until node 0 has finished."""
+    place = placement.place(request, os.environ)
+    prepared = prepare(request, place.nodes)
+    run_folder = Path(tempfile.mkdtemp(prefix="stash-run-"))
+
+    def run(plan: Plan, point: Point, alarm: Alarm) -> GangFailure | None:
+        own = prepared.plan
+        local = plan.model_copy(update={"data": own.data, "data_folder": own.data_folder})
+        folder = run_folder / f"launch-{plan.launch}"
+        folder.mkdir()
+        return _run_gang(prepared, local, folder, lambda events: None, point, alarm)
+
+    restore = interrupt_on_terminate()
+    try:
+        followed = follow(place, introduce(prepared, place), request.timeout_seconds, run)
+    except KeyboardInterrupt:
+        followed = Followed(3, f"Interrupted; complete rounds are kept on node 0 ({place.host}).")
+    finally:
+        restore()
+    if followed.exit_code == 0:
+        shutil.rmtree(run_folder, ignore_errors=True)
+    return followed
+
+
+def _measure(prepared: Prepared, lead: Lead, earlier: Profile | None, listen: Listener) -> Measured:
+    request = prepared.request
     run_folder = Path(tempfile.mkdtemp(prefix="stash-run-"))
     recording = Recording()
     with protected(request.protect):
-        failure, interrupted = _run_launches(prepared, run_folder, recording, listen)
+        failure, interrupted = _run_launches(prepared, lead, earlier, run_folder, recording, listen)
     outcome = Outcome(
         id=secrets.token_hex(4),
         created=datetime.now(timezone.utc).replace(microsecond=0),
         half_width_asked=request.half_width,
         failure=failure,
         interrupted=interrupted,
+        checks=(*lead.checks(), *([] if earlier is None else [resume.check_of(earlier)])),
     )
-    if not recording.rounds:
+    if not recording.rounds or not recording.facts:
         raise StashError(_nothing_measured(failure, run_folder), exit_code=3 if interrupted else 1)
     with uninterrupted():
         made = assemble(recording, outcome)
-        path = store.save(made, request.out)
+    if request.links and failure is None and not interrupted:
+        made = _with_links(made, prepared, lead, listen)
+    with uninterrupted():
+        path = _save(made, request.out, run_folder)
         if is_script(request):
             _keep_output(run_folder, path.with_suffix(".log"))
-    if failure is None:
+    failed = failure is not None or path.parent == run_folder
+    if not failed:
         shutil.rmtree(run_folder, ignore_errors=True)
-    return Measured(made, path, 3 if interrupted else (1 if failure else 0))
+    return Measured(made, path, 3 if interrupted else int(failed))
+
+
+def _with_links(made: Profile, prepared: Prepared, lead: Lead, listen: Listener) -> Profile:
+    """The profile with the links that it ran over; one without them where they cannot be probed."""
+    plan = prepared.plan.model_copy(update={"launch": made.run.launches})
+    try:
+        links = beside_a_profile(lead, plan, prepared.workers, prepared.threads, listen)
+    except StashError as error:
+        missing = Check(name="links", status="warn", message=error.message[:4000])
+        return made.model_copy(update={"checks": (*made.checks, missing)})
+    return made.model_copy(update={"links": links})
+
+
+def _save(made: Profile, folder: Path, run_folder: Path) -> Path:
+    """In the store; where that has become full or unwritable meanwhile, beside the logs."""
+    try:
+        return store.save(made, folder)
+    except StashError as error:
+        kept = store.save(made, run_folder)
+        print(f"stash: {error.message} It was kept as {kept}.", file=sys.stderr)
+        return kept
+
+
+def _this_host() -> str:
+    return platform.node() or "node 0"
 
 
 def _keep_output(run_folder: Path, log: Path) -> None:
@@ -92,28 +177,36 @@ def _keep_output(run_folder: Path, log: Path) -> None:
 
 
 def _run_launches(
-    prepared: Prepared, run_folder: Path, recording: Recording, listen: Listener
+    prepared: Prepared,
+    lead: Lead,
+    earlier: Profile | None,
+    run_folder: Path,
+    recording: Recording,
+    listen: Listener,
 ) -> tuple[str | None, bool]:
     """All launches, one after the other; ends at the first that fails or is interrupted."""
 
     def take(events: Iterable[Event]) -> None:
         known = list(events)
+        if earlier is not None:
+            resume.refuse_unlike(earlier, known)
         recording.add(known)
         listen(known)
 
     restore = interrupt_on_terminate()
+    first = 0
     try:
-        for launch in range(prepared.request.launches):
+        if earlier is not None:
+            first = resume.begin(earlier, recording)
+        for launch in range(first, max(first + 1, prepared.request.launches)):
             folder = run_folder / f"launch-{launch}"
             folder.mkdir()
-            failure = run_gang(
-                prepared.plan.model_copy(update={"launch": launch}),
-                folder,
-                workers=prepared.workers,
-                threads=prepared.threads,
-                script=prepared.script_in(folder),
-                on_events=take,
-            )
+            plan = prepared.plan.model_copy(update={"launch": launch, "hosts": lead.hosts})
+            if earlier is not None and launch == first:
+                plan = resume.continued(earlier, plan, folder)
+            with lead.launch(plan) as point:
+                failure = _run_gang(prepared, plan, folder, take, point, lead.alarm)
+                failure = lead.settle(failure)
             if failure is not None:
                 return f"{failure.message}\nAll logs: {folder}", False
     except KeyboardInterrupt:
@@ -123,17 +216,24 @@ def _run_launches(
     return None, False
 
 
-def interrupt_on_terminate() -> Callable[[], None]:
-    """A scheduler that ends us politely gets the same as Ctrl-C: complete rounds are kept."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    try:
-        before = signal.signal(signal.SIGTERM, interrupt)
-    except ValueError:  # not in the main thread: the embedding program owns its signals
-        return lambda: None
-    return lambda: (signal.signal(signal.SIGTERM, before), None)[1]
+def _run_gang(
+    prepared: Prepared,
+    plan: Plan,
+    folder: Path,
+    on_events: Listener,
+    point: Point,
+    alarm: Alarm,
+) -> GangFailure | None:
+    return run_gang(
+        plan,
+        folder,
+        workers=prepared.workers,
+        threads=prepared.threads,
+        script=() if plan.links is not None else prepared.script_in(folder),
+        on_events=on_events,
+        point=point,
+        alarm=alarm,
+    )
 
 
 def _nothing_measured(failure: str | None, run_folder: Path) -> str:

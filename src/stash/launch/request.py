@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from dataclasses import dataclass, replace
 from importlib import metadata
@@ -15,8 +16,14 @@ from stash.hardware import device_names
 from stash.hardware.device_names import DeviceName
 from stash.hardware.machine import usable_cores
 from stash.launch import script
+from stash.launch.placement import workers_told
 from stash.launch.script import host_arguments, is_script, name_of
-from stash.results.steps import STEP_BY_NAME, usual_steps
+from stash.results.steps import (
+    CLUSTER_STEPS,
+    STEP_BY_NAME,
+    possible_cluster_steps,
+    usual_steps,
+)
 from stash.results.store import DEFAULT_FOLDER
 
 if TYPE_CHECKING:
@@ -35,6 +42,9 @@ class Request:
     is_module: bool = False
     script_arguments: tuple[str, ...] = ()
     nproc_per_node: int | None = None
+    nnodes: int | None = None  # none: as a launcher around us says, or one
+    node_rank: int | None = None
+    rdzv_endpoint: str | None = None
     batch_size: int | str | None = None  # a number, `max`, or the workload's own default
     data: Path | None = None
     num_workers: int | None = None
@@ -50,6 +60,8 @@ class Request:
     timeout_seconds: float = 300.0
     price_usd_per_hour: float | None = None
     seed: int = 0
+    resume: Path | None = None  # a profile whose rounds are continued
+    links: bool = False  # probe them, too, after the rounds
     keep_tracking: bool = False
     protect: tuple[Path, ...] = ()
     out: Path = DEFAULT_FOLDER
@@ -72,16 +84,16 @@ class Prepared:
         return (*self.script, "--problems", str(run_folder / UNREADABLE))
 
 
-def prepare(request: Request) -> Prepared:
+def prepare(request: Request, nodes: int = 1) -> Prepared:
     """Decide defaults, and refuse before anything is started what cannot work."""
     _check_numbers(request)
     check_torch()
     device = device_names.parse(request.device) if request.device else default_device()
-    workers = request.nproc_per_node or default_workers(device)
+    workers = request.nproc_per_node or workers_told(os.environ) or default_workers(device)
     cores = usable_cores()
     plan = Plan(
         seed=request.seed,
-        steps=_steps(request.steps, workers, device),
+        steps=_steps(request.steps, workers, device, nodes),
         half_width=request.half_width,
         max_rounds=request.max_rounds,
         max_seconds=_share(request.max_minutes, request.launches, 60.0),
@@ -95,6 +107,7 @@ def prepare(request: Request) -> Prepared:
         pin_cores=device.kind == "cpu" and 1 < workers <= cores,
         keep_tracking=request.keep_tracking,
         price_usd_per_hour=request.price_usd_per_hour,
+        nodes=nodes,
     )
     if is_script(request):
         script.check(request, device)
@@ -184,10 +197,12 @@ def default_loaders(cores: int, workers: int) -> int:
     return max(1, min(MAX_LOADER_WORKERS, cores // workers))
 
 
-def _steps(asked: tuple[str, ...] | None, workers: int, device: DeviceName) -> tuple[str, ...]:
+def _steps(
+    asked: tuple[str, ...] | None, workers: int, device: DeviceName, nodes: int
+) -> tuple[str, ...]:
     """The usual steps, or those asked for where they can be had."""
     if asked is None:
-        return usual_steps(workers, has_cuda=device.kind == "cuda")
+        return usual_steps(workers, has_cuda=device.kind == "cuda", nodes=nodes)
     unknown = [step for step in asked if step not in STEP_BY_NAME]
     if unknown or not asked:
         raise UsageError(f"--steps: {unknown or asked!r}. There are: {', '.join(STEP_BY_NAME)}.")
@@ -195,6 +210,13 @@ def _steps(asked: tuple[str, ...] | None, workers: int, device: DeviceName) -> t
         raise UsageError("--steps: solo and unsynced need two workers or more (--nproc-per-node).")
     if "staged" in asked and device.kind != "cuda":
         raise UsageError("--steps: staged needs a CUDA device; elsewhere there is no copy to time.")
+    across = [step for step in asked if step in CLUSTER_STEPS]
+    impossible = sorted(set(across) - set(possible_cluster_steps(workers, nodes)))
+    if impossible:
+        raise UsageError(
+            f"--steps: {' and '.join(impossible)} need several nodes (--nnodes), and cluster and "
+            "spread two workers or more on each."
+        )
     return tuple(dict.fromkeys(asked))
 
 

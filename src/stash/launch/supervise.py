@@ -1,23 +1,26 @@
-"""One launch on this machine: torchrun starts the gang; we watch it and learn how it ended."""
+"""One launch on this node: torchrun starts its workers; we watch them and learn how they ended."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 
 import psutil
 
 from stash.engine.host import die_with_parent
 from stash.engine.plan import RECORDING, Plan
+from stash.launch import agent as agent_module
 from stash.results.recording import AnyEvent, RecordingReader
 
 POLL_SECONDS = 0.25
@@ -33,6 +36,7 @@ WAITING_IN = (
 )
 
 Event = AnyEvent
+Listener = Callable[[Iterable[Event]], None]
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,22 @@ class GangFailure:
     """Why a gang did not finish, in words for the user."""
 
     message: str
+    is_echo: bool = False  # it tells what others' failure did here
+
+
+#: Asked again and again: has something happened elsewhere that ends a launch here, too?
+Alarm = Callable[[], GangFailure | None]
+
+
+@dataclass(frozen=True)
+class Point:
+    """Where the workers of all nodes meet, and which node this is."""
+
+    nodes: int
+    node: int
+    host: str
+    port: int
+    interface: str | None = None  # that leads to the other nodes
 
 
 def run_gang(
@@ -49,23 +69,38 @@ def run_gang(
     workers: int,
     threads: int | None,
     script: tuple[str, ...],
-    on_events: Callable[[Iterable[Event]], None],
+    on_events: Listener,
+    point: Point,
+    alarm: Alarm = lambda: None,
 ) -> GangFailure | None:
-    """Start all workers, pass on what they record, and wait for their end.
+    """Start all workers of this node, pass on what they record, and wait for their end.
 
-    Leaves no process behind, also when interrupted.
+    An alarm from elsewhere ends them, too. Leaves no process behind, also when interrupted.
     """
     plan_path = run_folder / "plan.json"
     plan_path.write_text(plan.model_dump_json())
     reader = RecordingReader(run_folder / RECORDING)
-    agent = _start(run_folder, plan_path, workers, threads, script)
+    agent = _start(run_folder, plan_path, workers, threads, script, point, plan.timeout_seconds)
     try:
-        failure = _watch(agent, plan, run_folder, reader, on_events)
+        failure = _watch(agent, plan, run_folder, reader, on_events, alarm)
     finally:
         with uninterrupted():
             _end(agent)
             on_events(list(reader.new_events()))
     return failure
+
+
+def interrupt_on_terminate() -> Callable[[], None]:
+    """A scheduler that ends us politely gets the same as Ctrl-C: complete rounds are kept."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    try:
+        before = signal.signal(signal.SIGTERM, interrupt)
+    except ValueError:  # not in the main thread: the embedding program owns its signals
+        return lambda: None
+    return lambda: (signal.signal(signal.SIGTERM, before), None)[1]
 
 
 @contextlib.contextmanager
@@ -83,13 +118,21 @@ def uninterrupted() -> Iterator[None]:
 
 
 def _start(
-    run_folder: Path, plan_path: Path, workers: int, threads: int | None, script: tuple[str, ...]
+    run_folder: Path,
+    plan_path: Path,
+    workers: int,
+    threads: int | None,
+    script: tuple[str, ...],
+    point: Point,
+    timeout_seconds: float,
 ) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "torch.distributed.run"]
-    command += ["--standalone", "--nproc-per-node", str(workers)]
+    command = [sys.executable, "-m", "stash.launch.agent", "--rdzv-backend", agent_module.BACKEND]
+    command += ["--rdzv-endpoint", f"{point.host}:{point.port}"]
+    command += ["--rdzv-conf", f"rank={point.node},timeout={math.ceil(timeout_seconds)}"]
+    command += ["--nnodes", str(point.nodes), "--nproc-per-node", str(workers)]
     command += ["--log-dir", str(run_folder / "logs"), "--redirects", "3"]
     command += ["-m", "stash.engine.host", "--plan", str(plan_path), *script]
-    environment = dict(os.environ)
+    environment = {**_without_launcher(os.environ), **_towards(point)}
     if threads is not None:
         environment["OMP_NUM_THREADS"] = str(threads)
     with (run_folder / "agent.log").open("wb") as log:
@@ -104,14 +147,28 @@ def _start(
         )
 
 
+def _without_launcher(environment: Mapping[str, str]) -> dict[str, str]:
+    """Without the variables by which torchrun would take its options from a launcher around us."""
+    return {name: value for name, value in environment.items() if not name.startswith("PET_")}
+
+
+def _towards(point: Point) -> dict[str, str]:
+    """Which interface leads to the other nodes, where nobody has said so."""
+    if point.interface is None:
+        return {}
+    names = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
+    return {name: os.environ.get(name, point.interface) for name in names}
+
+
 def _watch(
     agent: subprocess.Popen[bytes],
     plan: Plan,
     run_folder: Path,
     reader: RecordingReader,
-    on_events: Callable[[Iterable[Event]], None],
+    on_events: Listener,
+    alarm: Alarm,
 ) -> GangFailure | None:
-    began = time.time()
+    began = time.monotonic()
     while True:
         code = agent.poll()
         on_events(list(reader.new_events()))
@@ -119,8 +176,11 @@ def _watch(
             return None
         if code is not None:
             return _explain_exit(run_folder)
+        elsewhere = alarm()
+        if elsewhere is not None:
+            return elsewhere
         beats = [beat.seen for beat in _heartbeats(run_folder)]
-        silent = time.time() - max([began, *beats])
+        silent = time.monotonic() - max([began, *beats])
         if silent > plan.timeout_seconds and (beats or silent > START_SECONDS):
             return _explain_hang(run_folder, silent)
         time.sleep(POLL_SECONDS)
@@ -175,7 +235,8 @@ def _explain_exit(run_folder: Path) -> GangFailure:
     if told:
         # Others fail in turn when the first one's connection closes: theirs is not the cause.
         rank, message = min(told, key=lambda error: (_is_echo(error[1]), error[0]))
-        return GangFailure(f"Worker {rank} failed: {message}." + _last_lines(run_folder, rank))
+        words = f"Worker {rank} failed: {message}." + _last_lines(run_folder, rank)
+        return GangFailure(words, is_echo=_is_echo(message))
     return GangFailure("The workers could not be started." + _tail(run_folder / "agent.log"))
 
 
@@ -196,7 +257,8 @@ def _explain_hang(run_folder: Path, silent_seconds: float) -> GangFailure:
             )
     if not beats:
         return GangFailure(f"{words} They had not begun to train." + _last_lines(run_folder, 0))
-    return GangFailure(f"{words} They wait for each other." + _last_lines(run_folder, 0))
+    waiting = f"{words} They wait for each other." + _last_lines(run_folder, beats[0].rank)
+    return GangFailure(waiting, is_echo=True)
 
 
 def _stack(run_folder: Path, rank: int) -> list[str]:
@@ -247,8 +309,10 @@ def _signal_words(number: int) -> str:
 
 
 def _log_of(run_folder: Path, rank: int) -> Path:
-    logs = sorted((run_folder / "logs").glob(f"*/attempt_0/{rank}/stderr.log"))
-    return logs[-1] if logs else run_folder / "agent.log"
+    """Of a worker of this node; torchrun sorts logs by the number within the node."""
+    logs = list((run_folder / "logs").glob("*/attempt_0/*/stderr.log"))
+    own = [log for log in logs if log.parent.name == str(rank % len(logs))]
+    return own[-1] if own else run_folder / "agent.log"
 
 
 def _last_lines(run_folder: Path, rank: int) -> str:

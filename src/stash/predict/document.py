@@ -28,7 +28,7 @@ from stash.results.profile import (
     Waiting,
 )
 from stash.results.recording import Check
-from stash.results.steps import Stall, stalls_of, whole_iteration
+from stash.results.steps import Stall, fullest_step, stalls_of
 
 SECONDS_PER_HOUR = 3600.0
 STEP_KINDS = {"solo": "solo", "node": "node", "cluster": "nodes", "scaleout": "nodes"}
@@ -76,7 +76,7 @@ def as_profile(
     }
     price = machine.instance.price_usd_per_hour
     hourly = None if price is None else price * machine.nodes
-    whole = whole_iteration(set(seconds))
+    whole = fullest_step(set(seconds))
     return Profile(
         schema=SCHEMA,
         id=secrets.token_hex(4),
@@ -200,9 +200,8 @@ def _stall(
             high=None if high is None else high / (part + high - value),
         )
 
-    counts = stall.name not in ("fetch", "network")
-    share = over(seconds[whole]) if counts else None
-    first = over(seconds["cold"]) if "cold" in seconds and stall.name != "network" else None
+    share = over(seconds[whole]) if stall.is_in_epochs and stall.name != "fetch" else None
+    first = over(seconds["cold"]) if "cold" in seconds and stall.is_in_epochs else None
     percent_base = seconds[stall.percent_of] / 100
     priced = first if stall.name == "fetch" else share
     return StallResult(
@@ -263,7 +262,7 @@ def _epochs(
 
     return Epochs(
         first=epoch("cold") if "cold" in seconds else None,
-        later=epoch(whole_iteration(set(seconds))),
+        later=epoch(fullest_step(set(seconds))),
     )
 
 

@@ -64,6 +64,11 @@ SENTENCES = {
         "Workers slow each other down by sharing the machine: pin each to cores of its own, use "
         "fewer per host, or a machine with more memory bandwidth."
     ),
+    "scale-out": (
+        "Nodes wait for each other's gradients: exchange less (a larger batch per worker, "
+        "accumulated gradients, DDP's bf16_compress_hook), rent a faster network between them, or "
+        "fewer and larger machines."
+    ),
     "interconnect": (
         "Measure step unsynced as well: it tells whether sharing the machine (pin workers, fewer "
         "per host) or exchanging gradients (larger batch, compression, better links) is to blame."

@@ -11,7 +11,13 @@ from stash.report.characters import Charset
 from stash.report.figures import derived, figure, with_unit
 from stash.results.document import Interval
 from stash.results.profile import Profile, StallResult
-from stash.results.steps import STALL_BY_NAME, compute_step, whole_iteration
+from stash.results.steps import (
+    STALL_BY_NAME,
+    Terms,
+    compute_step,
+    fullest_step,
+    whole_iteration,
+)
 
 STYLES = {
     "compute": "green",
@@ -48,23 +54,48 @@ def breakdowns(profile: Profile) -> list[Breakdown]:
     """Later epochs, then the first one, as far as they were measured."""
     result = []
     whole = whole_step(profile)
-    if whole is not None and whole != "cold":
-        title = "Later epochs" if whole == "warm" else f"Without data (step {whole})"
-        result.append(_breakdown(profile, title, whole, first=False))
-    if "cold" in profile.steps:
-        result.append(_breakdown(profile, "First epoch", "cold", first=True))
+    if whole != "cold" and iteration_seconds(profile) is not None:
+        title = "Later epochs" if has_data(profile) else f"Without data (step {whole})"
+        result.append(_breakdown(profile, title, first=False))
+    if iteration_seconds(profile, first=True) is not None:
+        result.append(_breakdown(profile, "First epoch", first=True))
     return [one for one in result if len(one.segments) > 1]
 
 
 def whole_step(profile: Profile) -> str | None:
-    """The measured step that stands for a whole iteration of a later epoch."""
+    """The measured step that is nearest to a whole iteration of a later epoch."""
     try:
-        return whole_iteration(set(profile.steps))
+        return fullest_step(set(profile.steps))
     except StopIteration:  # a document whose steps are all unknown here
         return None
 
 
-def _breakdown(profile: Profile, title: str, whole: str, *, first: bool) -> Breakdown:
+def has_data(profile: Profile) -> bool:
+    """Whether iterations of later epochs are known with the wait for their data."""
+    whole = _terms(profile, first=False)
+    return whole is not None and (+1, "warm") in whole
+
+
+def iteration_seconds(profile: Profile, *, first: bool = False) -> Interval | None:
+    """A whole iteration of a later epoch or of the first, as far as it is known."""
+    terms = _terms(profile, first=first)
+    if terms is None:
+        return None
+    if len(terms) == 1:
+        return profile.steps[terms[0][1]].seconds_per_iteration
+    known = profile.iteration
+    return None if known is None else (known.first if first else known.later)
+
+
+def _terms(profile: Profile, *, first: bool) -> Terms | None:
+    if whole_step(profile) is None:
+        return None
+    return whole_iteration(set(profile.steps), "cold" if first else "warm")
+
+
+def _breakdown(profile: Profile, title: str, *, first: bool) -> Breakdown:
+    seconds, whole = iteration_seconds(profile, first=first), _terms(profile, first=first)
+    assert seconds is not None and whole is not None
     waiting = profile.waiting.first if first else profile.waiting.later
     stalls = _shown_stalls(profile, first=first)
     segments = [_segment(name, stall, first=first) for name, stall in stalls.items()]
@@ -77,7 +108,7 @@ def _breakdown(profile: Profile, title: str, whole: str, *, first: bool) -> Brea
             left = derived(waiting.estimate - explained)
             segments.append(Segment("waiting", "waiting, not told apart", left))
     segments.insert(0, Segment("compute", _rest_label(profile, stalls), rest))
-    return Breakdown(title, profile.steps[whole].seconds_per_iteration, tuple(segments))
+    return Breakdown(title, seconds, tuple(segments))
 
 
 def _shown_stalls(profile: Profile, *, first: bool) -> dict[str, StallResult]:
@@ -110,14 +141,20 @@ def _complement(share: Interval) -> Interval:
     )
 
 
-def _explain_everything(stalls: dict[str, StallResult], whole: str, alone: str | None) -> bool:
+def _explain_everything(stalls: dict[str, StallResult], whole: Terms, alone: str | None) -> bool:
     """Whether these stalls add up to the whole iteration over one worker's compute."""
-    coefficients: dict[str, int] = {}
-    for name in stalls:
-        for sign, step in STALL_BY_NAME[name].terms:
-            coefficients[step] = coefficients.get(step, 0) + sign
-    wanted = {whole: 1, alone: -1} if alone is not None else {}
-    return {step: sign for step, sign in coefficients.items() if sign} == wanted
+    if alone is None:
+        return not stalls
+    told = [term for name in stalls for term in STALL_BY_NAME[name].terms]
+    return _summed(told) == _summed([*whole, (-1, alone)])
+
+
+def _summed(terms: Sequence[tuple[int, str]]) -> dict[str, int]:
+    """Steps with their coefficients, without those that cancel."""
+    found: dict[str, int] = {}
+    for sign, step in terms:
+        found[step] = found.get(step, 0) + sign
+    return {step: coefficient for step, coefficient in found.items() if coefficient}
 
 
 def _rest_label(profile: Profile, stalls: dict[str, StallResult]) -> str:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stash.report.bars import whole_step
+from stash.report.bars import iteration_seconds, whole_step
 from stash.report.characters import harmless
 from stash.report.figures import derived
 from stash.results.document import Interval
@@ -60,8 +60,7 @@ def compare(
 def value_of(profile: Profile, name: str) -> Interval | None:
     """A quantity by its name: an iteration, waiting, or a stall's share."""
     if name == "iteration":
-        whole = whole_step(profile)
-        return profile.steps[whole].seconds_per_iteration if whole else None
+        return iteration_seconds(profile)
     if name == "waiting":
         return profile.waiting.later
     stall = profile.stalls.get(name)

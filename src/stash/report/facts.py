@@ -22,7 +22,7 @@ from stash.report.figures import (
     written,
 )
 from stash.results.profile import EpochResult, Profile, Rates, StallResult, StepResult
-from stash.results.steps import MANY_NODE_STEPS, STALL_BY_NAME, STEPS
+from stash.results.steps import STALL_BY_NAME, STEPS
 
 Safe = Callable[[str], str]
 T = TypeVar("T")
@@ -82,7 +82,7 @@ def what_was_measured(profile: Profile, safe: Safe, safe_sentence: Safe) -> list
 
 def steps_in_order(profile: Profile) -> list[tuple[str, StepResult]]:
     """The steps of a profile as the method lists them; unknown ones last."""
-    return _in_order(profile.steps, [step.name for step in (*STEPS, *MANY_NODE_STEPS)])
+    return _in_order(profile.steps, [step.name for step in STEPS])
 
 
 def stalls_in_order(profile: Profile) -> list[tuple[str, StallResult]]:

@@ -6,22 +6,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from statistics import fmean
 
-from scipy.special import stdtrit
-
 from stash.report.bars import whole_step
 from stash.report.comparison import difference
 from stash.report.figures import derived
 from stash.results import statistics
 from stash.results.document import Interval
+from stash.results.pace import OWN_PACE, Workers, workers_of
 from stash.results.profile import Profile, RoundBlock
 from stash.results.recording import Disturbance
 
 #: Fewer rounds than this in each half say nothing about drift.
 MIN_ROUNDS_PER_HALF = 5
-#: A worker that is slower by less than this part of an iteration holds nobody up.
-WORTH_FRACTION = 0.01
-#: Steps in which workers go at their own pace, the best first; in others they wait for each other.
-OWN_PACE = ("unsynced", "spread")
 
 
 def at_seconds(profile: Profile) -> Callable[[RoundBlock], float]:
@@ -52,49 +47,10 @@ def drift(profile: Profile) -> Interval | None:
     return _scaled(change, 1 / before.estimate)
 
 
-@dataclass(frozen=True)
-class Worker:
-    """One worker's time in a step, and how it differs from the mean of all."""
-
-    number: int
-    seconds_per_iteration: Interval
-    lag: Interval  # seconds per iteration over the mean of all workers
-    slow: bool
-
-
-@dataclass(frozen=True)
-class Workers:
-    """All workers in one step."""
-
-    step: str
-    workers: tuple[Worker, ...]
-
-
 def workers(profile: Profile) -> Workers | None:
     """Each worker's own pace, where two or more ran and none waited for another."""
     step = next((name for name in OWN_PACE if name in profile.steps), None)
-    if step is None:
-        return None
-    rows = [_per_iteration(block) for block in _in_order(profile.steps[step].blocks)]
-    complete = [row for row in rows if row is not None and len(row) > 1]
-    count = min((len(row) for row in complete), default=0)
-    if count < 2 or len(complete) < 2:
-        return None
-    means = [fmean(row) for row in complete]
-    worth = WORTH_FRACTION * fmean(means)
-    return Workers(
-        step,
-        tuple(
-            _worker(
-                number,
-                [row[number] for row in complete],
-                [row[number] - mean for row, mean in zip(complete, means, strict=True)],
-                count,
-                worth,
-            )
-            for number in range(count)
-        ),
-    )
+    return None if step is None else workers_of(step, _in_order(profile.steps[step].blocks))
 
 
 @dataclass(frozen=True)
@@ -135,30 +91,6 @@ def _load(at: float, seen: list[Disturbance], cores: int) -> Load:
         memory_used_bytes=max(one.memory_used_bytes for one in seen),
         device_busy_percent=fmean(busy) if busy else None,
     )
-
-
-def _worker(
-    number: int, times: list[float], lags: list[float], workers: int, worth: float
-) -> Worker:
-    """Slow only by an interval that is wide enough for as many questions as there are workers."""
-    lag = statistics.estimate([lags])
-    bound = lag.value
-    if lag.standard_error is not None:
-        sure = float(stdtrit(lag.degrees_of_freedom, 1 - 0.025 / workers))
-        bound = lag.value - sure * lag.standard_error
-    return Worker(
-        number,
-        _interval(times),
-        derived(lag.value, lag.low, lag.high),
-        slow=bound > 0 and lag.value > worth,
-    )
-
-
-def _per_iteration(block: RoundBlock) -> list[float] | None:
-    known = [seconds for seconds in block.seconds if seconds is not None]
-    if len(known) < len(block.seconds):
-        return None
-    return [seconds / block.iterations for seconds in known]
 
 
 def _in_order(blocks: Iterable[RoundBlock]) -> list[RoundBlock]:

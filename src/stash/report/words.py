@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from stash.report.bars import whole_step
+from stash.report.bars import has_data
 from stash.report.figures import derived, figure, percentage, with_unit, written
 from stash.results.document import Interval
 from stash.results.profile import Profile, Provenance, Rates, Run, StallResult
@@ -54,6 +54,8 @@ def undivided_stalls(profile: Profile) -> list[tuple[str, StallResult]]:
     divided = set()
     if {"contention", "communication"} <= set(profile.stalls):
         divided.add("interconnect")
+    if {"links", "relief"} <= set(profile.stalls):
+        divided.add("network")
     return [
         (name, stall)
         for name, stall in profile.stalls.items()
@@ -67,7 +69,15 @@ def absent(profile: Profile) -> list[str]:
     expected: Iterable[str] = EXPECTED_STALLS
     if profile.provenance is Provenance.PREDICTED:
         expected = ("interconnect", "prep", "fetch")  # public data do not tell its parts apart
-    if profile.machine.workers == 1:
+    elif profile.machine.nodes > 1:
+        expected = (*EXPECTED_STALLS, "network", "scale-out")
+    if profile.machine.workers_per_node == 1 and profile.machine.nodes > 1:
+        sentences.append(
+            "One worker on each node: interconnect and network need two or more; scale-out holds "
+            "all that exchanging gradients across nodes costs."
+        )
+        expected = ("prep", "fetch", "scale-out")
+    elif profile.machine.workers == 1:
         sentences.append("One device: prep and fetch only; interconnect needs two workers or more.")
         expected = ("prep", "fetch")
     missing = []
@@ -176,7 +186,7 @@ def _scope(profile: Profile) -> str:
     """What the headline's waiting leaves out."""
     if profile.machine.workers > 1 and compute_step(set(profile.steps)) == "node":
         return " for data (what sharing the machine costs was not measured)"
-    if whole_step(profile) != "warm":
+    if not has_data(profile):
         return " for each other (data was not measured)"
     return ""
 

@@ -17,6 +17,7 @@ from stash.results.profile import (
     SCHEMA,
     EpochResult,
     Epochs,
+    Iterations,
     Profile,
     Provenance,
     Rates,
@@ -29,7 +30,7 @@ from stash.results.profile import (
 )
 from stash.results.recording import AnyEvent, Block, Check, End, Facts, Rate, Round
 from stash.results.statistics import Estimate
-from stash.results.steps import STEPS, Stall, compute_step, stalls_of, whole_iteration
+from stash.results.steps import STEPS, Stall, Terms, compute_step, stalls_of, whole_iteration
 from stash.results.validity import checks_of
 
 SECONDS_PER_HOUR = 3600.0
@@ -63,6 +64,7 @@ class Outcome:
     half_width_asked: float
     failure: str | None = None
     interrupted: bool = False
+    checks: tuple[Check, ...] = ()
 
 
 def assemble(recording: Recording, outcome: Outcome) -> Profile:
@@ -85,10 +87,11 @@ def assemble(recording: Recording, outcome: Outcome) -> Profile:
         steps=_steps(times, rounds),
         stalls={s.name: _stall(s, times, hourly_usd) for s in stalls_of(times.steps)},
         waiting=_waiting(times),
+        iteration=_iteration(times),
         epoch=_epochs(recording, times, hourly_usd),
         rates=_rates(recording.facts, times),
         telemetry=_telemetry(rounds, facts.machine.cores),
-        checks=_checks(recording),
+        checks=_checks(recording, outcome),
     )
 
 
@@ -149,17 +152,20 @@ def _steps(times: Times, rounds: Sequence[Round]) -> dict[str, StepResult]:
 def _stall(stall: Stall, times: Times, hourly_usd: float | None) -> StallResult:
     seconds = times.stall(stall)
 
-    def relative(base: str) -> Estimate:
-        return times.relative(stall.terms, base)
+    def part_of(iteration: Terms | None) -> Estimate | None:
+        counts = iteration is not None and stall.is_in_epochs
+        return times.relative(stall.terms, iteration) if counts and iteration else None
 
-    later = None if stall.name == "fetch" else relative(whole_iteration(times.steps))
-    first = relative("cold") if "cold" in times.steps else None
+    later = None if stall.name == "fetch" else part_of(whole_iteration(times.steps))
+    first = part_of(whole_iteration(times.steps, "cold"))
     priced = first if stall.name == "fetch" else later
     has_base = stall.percent_of in times.steps
     return StallResult(
         seconds_per_iteration=interval(seconds),
         mean_seconds_per_iteration=seconds.mean,
-        percent=interval(relative(stall.percent_of), 100) if has_base else None,
+        percent=interval(times.relative(stall.terms, ((+1, stall.percent_of),)), 100)
+        if has_base
+        else None,
         percent_of=stall.percent_of,
         share=None if later is None else interval(later),
         share_of_first_epoch=None if first is None else interval(first),
@@ -174,13 +180,27 @@ def _stall(stall: Stall, times: Times, hourly_usd: float | None) -> StallResult:
 
 
 def _waiting(times: Times) -> Waiting:
-    def against(whole: str) -> Interval | None:
+    def against(whole: Terms | None) -> Interval | None:
         alone = compute_step(times.steps)
-        if alone is None or whole not in times.steps or alone == whole:
+        if alone is None or whole is None or whole == ((+1, alone),):
             return None
-        return interval(times.relative(((+1, whole), (-1, alone)), whole))
+        return interval(times.relative((*whole, (-1, alone)), whole))
 
-    return Waiting(later=against(whole_iteration(times.steps)), first=against("cold"))
+    return Waiting(
+        later=against(whole_iteration(times.steps)),
+        first=against(whole_iteration(times.steps, "cold")),
+    )
+
+
+def _iteration(times: Times) -> Iterations | None:
+    """Where a whole iteration is put together from several steps; otherwise its step tells."""
+    later, first = whole_iteration(times.steps), whole_iteration(times.steps, "cold")
+    if max(len(terms or ()) for terms in (later, first)) < 2:
+        return None
+    return Iterations(
+        later=None if later is None else interval(times.iteration(later)),
+        first=None if first is None else interval(times.iteration(first)),
+    )
 
 
 def _epochs(recording: Recording, times: Times, hourly_usd: float | None) -> Epochs:
@@ -196,12 +216,14 @@ def _epoch(step: str, recording: Recording, times: Times, hourly_usd: float | No
     """All iterations at an even pace, and what the start of the loaders and of a queue adds."""
     facts = recording.facts[0]
     machine, iterations = facts.machine, _iterations_of_an_epoch(facts)
-    values = times.by_step[step]
+    whole = whole_iteration(times.steps, step) or ((+1, step),)
+    values = times.combine(whole)
     even = statistics.plain_mean(values).mean
     blocks = [block for one in recording.rounds for block in one.blocks if block.step == step]
+    fed = statistics.plain_mean(times.by_step[step]).mean
     leads = [min(block.lead_in_iterations, iterations) for block in blocks]
     filling = [
-        _lead_in_seconds(block) * lead / max(block.lead_in_iterations, 1) - lead * even
+        _lead_in_seconds(block) * lead / max(block.lead_in_iterations, 1) - lead * fed
         for block, lead in zip(blocks, leads, strict=True)
     ]
     pays_start = step == "cold" or not facts.calibration.loader_persistent
@@ -302,11 +324,12 @@ def _telemetry(rounds: Sequence[Round], cores: int) -> dict[str, Telemetry]:
     return result
 
 
-def _checks(recording: Recording) -> tuple[Check, ...]:
+def _checks(recording: Recording, outcome: Outcome) -> tuple[Check, ...]:
     """One word on each check, the worst of all launches, in the order of their first mention."""
     checks = [check for facts in recording.facts for check in facts.checks]
     checks += checks_of(recording.rounds, recording.facts[0].machine)
     checks += [check for end in recording.ends for check in end.checks]
+    checks += outcome.checks
     worst: dict[str, Check] = {}
     for check in checks:
         if check.name not in worst or check.status == "warn":

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from stash.results import statistics
 from stash.results.recording import Round
 from stash.results.statistics import Estimate
-from stash.results.steps import Stall, compute_step, stalls_of, whole_iteration
+from stash.results.steps import Stall, Terms, compute_step, fullest_step, stalls_of
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Times:
         """The steps that were measured."""
         return frozenset(self.by_step)
 
-    def combine(self, terms: Sequence[tuple[int, str]]) -> list[list[float]]:
+    def combine(self, terms: Terms) -> list[list[float]]:
         """A linear combination of steps, within each round."""
         columns = [(sign, self.by_step[step]) for sign, step in terms]
         first = columns[0][1]
@@ -50,16 +50,20 @@ class Times:
 
     def step(self, name: str) -> Estimate:
         """Seconds per iteration of one step; by its mean where it holds an intermittent stall."""
-        if self._holds_intermittent_stall(name):
-            return statistics.plain_mean(self.by_step[name])
-        return statistics.estimate(self.by_step[name])
+        return self.iteration(((+1, name),))
+
+    def iteration(self, terms: Terms) -> Estimate:
+        """The same of an iteration that is put together from several steps."""
+        if self._holds_intermittent_stall(terms):
+            return statistics.plain_mean(self.combine(terms))
+        return statistics.estimate(self.combine(terms))
 
     @property
     def iteration_seconds(self) -> float:
-        """A whole iteration, for what is small or large beside it."""
-        return statistics.estimate(self.by_step[whole_iteration(self.steps)]).value
+        """An iteration, for what is small or large beside it."""
+        return statistics.estimate(self.by_step[fullest_step(self.steps)]).value
 
-    def difference(self, terms: Sequence[tuple[int, str]]) -> Estimate:
+    def difference(self, terms: Terms) -> Estimate:
         """Seconds per iteration of a combination of steps; the mean leads where intermittent."""
         return statistics.estimate(self.combine(terms), iteration_seconds=self.iteration_seconds)
 
@@ -71,20 +75,20 @@ class Times:
         """Every stall that these steps can tell."""
         return {stall.name: self.stall(stall) for stall in stalls_of(self.steps)}
 
-    def relative(self, terms: Sequence[tuple[int, str]], base: str) -> Estimate:
-        """A combination of steps as a fraction of one step."""
+    def relative(self, terms: Terms, base: Terms) -> Estimate:
+        """A combination of steps as a fraction of another."""
         return statistics.ratio(
             self.combine(terms),
-            self.by_step[base],
+            self.combine(base),
             intermittent=self.difference(terms).intermittent,
             base_intermittent=self._holds_intermittent_stall(base),
         )
 
-    def _holds_intermittent_stall(self, step: str) -> bool:
+    def _holds_intermittent_stall(self, iteration: Terms) -> bool:
         alone = compute_step(self.steps)
-        if alone is None or alone == step:
+        if alone is None or iteration == ((+1, alone),):
             return False
-        return self.difference(((+1, step), (-1, alone))).intermittent
+        return self.difference((*iteration, (-1, alone))).intermittent
 
     def widest_half_width(self) -> float | None:
         """The least sure stall's half-width as a fraction of an iteration, where all have one."""

@@ -24,7 +24,7 @@ from stash.results.document import (
     validated,
 )
 from stash.results.links import Links
-from stash.results.recording import Block, Calibration, Check, MachineFacts, WorkloadFacts
+from stash.results.recording import Block, Calibration, Check, MachineFacts, Round, WorkloadFacts
 
 SCHEMA = "stash.profile/1"
 
@@ -44,6 +44,10 @@ class RoundBlock(Block):
     launch: Count
     round: Count
     at_seconds: Seconds
+
+    def alone(self) -> Block:
+        """The same without its round."""
+        return Block.model_construct(**{name: getattr(self, name) for name in Block.model_fields})
 
 
 class StepResult(Model):
@@ -129,6 +133,13 @@ class Waiting(Model):
     first: Interval | None
 
 
+class Iterations(Model):
+    """Seconds of a whole iteration, where several steps have to be put together for it."""
+
+    later: Interval | None
+    first: Interval | None
+
+
 class SliceResult(Model):
     """One way in which a rented part of a machine may be linked, and what that does."""
 
@@ -167,8 +178,25 @@ class Profile(Model):
     rates: Rates
     telemetry: dict[Name, Telemetry]
     checks: tuple[Check, ...]
+    iteration: Iterations | None = None  # on several nodes with data; otherwise a step tells
     prediction: Prediction | None = None
     links: Links | None = None  # where they were probed in the same session
+
+    def rounds(self) -> list[Round]:
+        """Every raw block again in its round, in order."""
+        blocks: dict[tuple[int, int], list[RoundBlock]] = {}
+        for step in self.steps.values():
+            for block in step.blocks:
+                blocks.setdefault((block.launch, block.round), []).append(block)
+        return [
+            Round(
+                launch=launch,
+                number=number,
+                at_seconds=found[0].at_seconds,
+                blocks=tuple(block.alone() for block in found),
+            )
+            for (launch, number), found in sorted(blocks.items())
+        ]
 
     def to_json(self) -> str:
         """The document as text, the same wherever it is shown."""

@@ -47,6 +47,8 @@ class Block(Model):
     seconds: tuple[Seconds | None, ...]  # per worker; none for workers that were left out
     lead_in_iterations: Count
     lead_in_seconds: tuple[Seconds | None, ...]  # untimed iterations after the switch
+    #: Per worker that was left out: as many iterations afterwards, alone and without exchange.
+    held_seconds: tuple[Seconds | None, ...] = ()
     loader_read_bytes: Count | None  # bytes the loaders read from storage, all workers
     loader_file_bytes: Count | None  # page-rounded size of the files they read
     disturbance: Disturbance
@@ -108,6 +110,7 @@ class MachineFacts(Model):
     devices: tuple[Text, ...]
     device_memory_bytes: Count | None
     nodes: Positive
+    hosts: tuple[Name, ...] = ()  # one a node, the first one's first; none where there is one
     workers_per_node: Positive
     cores_per_worker: Quantity
     threads_per_worker: Positive

@@ -13,7 +13,20 @@ class Who(str, Enum):
     """Which workers run an iteration of a step."""
 
     FIRST = "first"  # one worker; the others wait without spinning
-    ALL = "all"  # every worker of the node
+    NODE = "node"  # every worker of the first node
+    SPREAD = "spread"  # as many as of one node, spread as evenly as can be over all nodes
+    ALL = "all"  # every worker of all nodes
+
+    def includes(self, rank: int, *, nodes: int, workers_per_node: int) -> bool:
+        """Whether a worker runs; ranks count through the workers of one node after the other."""
+        if self is Who.FIRST:
+            return rank == 0
+        if self is Who.NODE:
+            return rank < workers_per_node
+        if self is Who.SPREAD:
+            node, local = divmod(rank, workers_per_node)
+            return local < workers_per_node // nodes + (node < workers_per_node % nodes)
+        return True
 
 
 class Feed(str, Enum):
@@ -56,16 +69,24 @@ class Stall:
         """The steps that must be measured for this stall to exist."""
         return frozenset(step for _, step in self.terms)
 
+    @property
+    def is_in_epochs(self) -> bool:
+        """Whether it is a part of an epoch's iterations, which no step with idle devices is."""
+        return all(STEP_BY_NAME[step].who is not Who.SPREAD for step in self.steps)
+
 
 STEPS: tuple[Step, ...] = (
     #    name        who        feed         exchange
     Step("solo", Who.FIRST, Feed.REPLAY, False, "one worker alone, data on the device"),
-    Step("unsynced", Who.ALL, Feed.REPLAY, False, "all workers, gradients not exchanged"),
-    Step("node", Who.ALL, Feed.REPLAY, True, "all workers, gradients exchanged"),
-    Step("staged", Who.ALL, Feed.STAGED, True, "as node, data copied from pinned host memory"),
-    Step("warm", Who.ALL, Feed.WARM, True, "as node, real data from a full page cache"),
-    Step("cold", Who.ALL, Feed.COLD, True, "as node, real data from an empty page cache"),
-    Step("again", Who.ALL, Feed.REPLAY, True, "node once more: its difference to node is noise"),
+    Step("unsynced", Who.NODE, Feed.REPLAY, False, "all workers, gradients not exchanged"),
+    Step("node", Who.NODE, Feed.REPLAY, True, "all workers, gradients exchanged"),
+    Step("staged", Who.NODE, Feed.STAGED, True, "as node, data copied from pinned host memory"),
+    Step("warm", Who.NODE, Feed.WARM, True, "as node, real data from a full page cache"),
+    Step("cold", Who.NODE, Feed.COLD, True, "as node, real data from an empty page cache"),
+    Step("cluster", Who.SPREAD, Feed.REPLAY, True, "as many as node, spread over all nodes"),
+    Step("spread", Who.SPREAD, Feed.REPLAY, False, "as cluster, gradients not exchanged"),
+    Step("scaleout", Who.ALL, Feed.REPLAY, True, "all workers of all nodes"),
+    Step("again", Who.NODE, Feed.REPLAY, True, "node once more: its difference to node is noise"),
 )
 
 STALLS: tuple[Stall, ...] = (
@@ -89,6 +110,34 @@ STALLS: tuple[Stall, ...] = (
         "solo",
         "interconnect",
         "what exchanging gradients costs after overlap",
+    ),
+    Stall(
+        "network",
+        ((+1, "cluster"), (-1, "node")),
+        "node",
+        None,
+        "what the same workers cost more on several machines than on one",
+    ),
+    Stall(
+        "links",
+        ((+1, "cluster"), (-1, "spread"), (-1, "node"), (+1, "unsynced")),
+        "node",
+        "network",
+        "what crossing machines adds to exchanging gradients",
+    ),
+    Stall(
+        "relief",
+        ((+1, "spread"), (-1, "unsynced")),
+        "node",
+        "network",
+        "what fewer workers per machine save (usually negative)",
+    ),
+    Stall(
+        "scale-out",
+        ((+1, "scaleout"), (-1, "node")),
+        "node",
+        None,
+        "what several machines cost over one",
     ),
     Stall(
         "prep",
@@ -120,50 +169,55 @@ STALLS: tuple[Stall, ...] = (
     ),
 )
 
-#: Steps of several nodes: predicted today, not measured yet.
-MANY_NODE_STEPS: tuple[Step, ...] = (
-    Step("cluster", Who.ALL, Feed.REPLAY, True, "as many workers as node, spread over all nodes"),
-    Step("scaleout", Who.ALL, Feed.REPLAY, True, "all workers of all nodes"),
-)
-MANY_NODE_STALLS: tuple[Stall, ...] = (
-    Stall(
-        "network",
-        ((+1, "cluster"), (-1, "node")),
-        "node",
-        None,
-        "what the same workers cost more on several machines than on one",
-    ),
-    Stall(
-        "scale-out",
-        ((+1, "scaleout"), (-1, "node")),
-        "node",
-        None,
-        "what several machines cost over one",
-    ),
-)
-
 STEP_BY_NAME = {step.name: step for step in STEPS}
-STALL_BY_NAME = {stall.name: stall for stall in (*STALLS, *MANY_NODE_STALLS)}
+STALL_BY_NAME = {stall.name: stall for stall in STALLS}
+
+#: A combination of steps: (sign, step).
+Terms = tuple[tuple[int, str], ...]
 
 #: Steps of an ordinary profile; `staged` is added on CUDA, `again` only where noise is asked for.
 DEFAULT_STEPS = ("solo", "unsynced", "node", "warm", "cold")
+#: And those that several nodes add.
+CLUSTER_STEPS = ("cluster", "spread", "scaleout")
 
 
-def usual_steps(workers: int, *, has_cuda: bool) -> tuple[str, ...]:
-    """The steps that make sense: with one worker there is nobody to exchange with."""
-    usual = DEFAULT_STEPS if workers > 1 else ("node", "warm", "cold")
-    return (*usual, "staged") if has_cuda else usual
+def usual_steps(workers_per_node: int, *, has_cuda: bool, nodes: int = 1) -> tuple[str, ...]:
+    """The steps that make sense: one worker of a node has nobody to exchange with there."""
+    usual = DEFAULT_STEPS if workers_per_node > 1 else ("node", "warm", "cold")
+    if has_cuda:
+        usual = (*usual, "staged")
+    return (*usual, *possible_cluster_steps(workers_per_node, nodes))
+
+
+def possible_cluster_steps(workers_per_node: int, nodes: int) -> tuple[str, ...]:
+    """Of the steps on several nodes, those that these can run: one worker cannot be spread."""
+    if nodes == 1:
+        return ()
+    return CLUSTER_STEPS if workers_per_node > 1 else ("scaleout",)
 
 
 def stalls_of(steps: frozenset[str] | set[str]) -> tuple[Stall, ...]:
     """The stalls that can be told from these steps."""
-    return tuple(stall for stall in (*STALLS, *MANY_NODE_STALLS) if stall.steps <= steps)
+    return tuple(stall for stall in STALLS if stall.steps <= steps)
 
 
-def whole_iteration(steps: frozenset[str] | set[str]) -> str:
-    """The step that stands for a whole iteration of a later epoch."""
-    order = ("warm", "scaleout", "node", "unsynced", "solo", "cold")
+def fullest_step(steps: frozenset[str] | set[str]) -> str:
+    """The one step that is nearest to an iteration of a later epoch."""
+    order = ("scaleout", "warm", "node", "unsynced", "solo", "cluster", "spread", "cold")
     return next(step for step in order if step in steps)
+
+
+def whole_iteration(steps: frozenset[str] | set[str], data: str = "warm") -> Terms | None:
+    """What stands for a whole iteration of an epoch that is fed by this step's data.
+
+    Data is fed on one node. Where all workers of several nodes were measured, too, an iteration is
+    theirs and what data adds to it on one node.
+    """
+    if data in steps and "scaleout" not in steps:
+        return ((+1, data),)
+    if data in steps and "node" in steps:
+        return ((+1, "scaleout"), (+1, data), (-1, "node"))
+    return ((+1, fullest_step(steps)),) if data == "warm" else None
 
 
 def compute_step(steps: frozenset[str] | set[str]) -> str | None:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from stash.results.estimates import Times
+from stash.results.pace import OWN_PACE, Worker, Workers, workers_of
 from stash.results.recording import Block, Check, MachineFacts, Round
+from stash.results.steps import STEP_BY_NAME, Who, whole_iteration
 
 STEAL_FRACTION = 0.02
 #: An emulation whose real work needs more than half of the machine distorts what it emulates.
 EMULATION_CPU_FRACTION = 0.5
 COLD_PROVEN = (0.9, 1.5)  # bytes read from storage over bytes that had to be read
 WARM_PROVEN = 0.1
+#: An epoch on several nodes that is known less well than this is told of.
+PUT_TOGETHER_FRACTION = 0.03
 
 
 def checks_of(rounds: Sequence[Round], machine: MachineFacts) -> list[Check]:
@@ -20,6 +25,9 @@ def checks_of(rounds: Sequence[Round], machine: MachineFacts) -> list[Check]:
     if machine.device.startswith("emulated"):
         checks.append(_emulation_headroom(blocks, machine))
     checks += _page_cache(blocks)
+    if machine.nodes > 1:
+        checks += _pace(blocks, machine)
+        checks += _put_together(rounds)
     return checks
 
 
@@ -43,7 +51,8 @@ def _emulation_headroom(blocks: Sequence[Block], machine: MachineFacts) -> Check
     by_step: dict[str, list[Block]] = {}
     for block in blocks:
         # Preprocessing may use every core, as on a real machine; the emulation itself may not.
-        if block.step in ("node", "unsynced", "again"):
+        step = STEP_BY_NAME.get(block.step)
+        if step is not None and step.who is not Who.FIRST and not step.feed.is_real:
             by_step.setdefault(block.step, []).append(block)
     fraction = max(
         (_cpu_fraction(own, machine, "cpu_busy_seconds") for own in by_step.values()), default=0.0
@@ -58,6 +67,68 @@ def _emulation_headroom(blocks: Sequence[Block], machine: MachineFacts) -> Check
         next="Use fewer workers, or scale bytes down (--device emulated:<gpu>:bytes=0.1); "
         "`communication` then shrinks unless the link is slowed by as much.",
     )
+
+
+def _pace(blocks: Sequence[Block], machine: MachineFacts) -> list[Check]:
+    """Whether a node or a worker is slower than the others where it waits for nobody."""
+    found = next(
+        (
+            workers
+            for step in OWN_PACE
+            if (workers := workers_of(step, [b for b in blocks if b.step == step])) is not None
+        ),
+        None,
+    )
+    if found is None:
+        return []
+    slow = [worker for worker in found.workers if worker.slow]
+    if not slow:
+        message = f"All {len(found.workers)} workers compute at the same pace."
+        return [Check(name="pace", status="pass", message=message)]
+    return [
+        Check(
+            name="pace",
+            status="warn",
+            message=" ".join(_slow_words(slow, found, machine)),
+            next="Look at clocks, heat, neighbours and cores there: all others wait for the "
+            "slowest, which reads as a stall of its own kind in every step that it takes part in.",
+        )
+    ]
+
+
+def _slow_words(slow: Sequence[Worker], all_of: Workers, machine: MachineFacts) -> list[str]:
+    """A node by its name where all of its workers are slow, else worker by worker."""
+    per_node = machine.workers_per_node
+    words = []
+    for node in range(machine.nodes):
+        own = [worker for worker in slow if worker.number // per_node == node]
+        if not own:
+            continue
+        where = f"node {node}" + (f" ({machine.hosts[node]})" if machine.hosts else "")
+        lag = max(worker.lag.estimate for worker in own) / all_of.mean_seconds_per_iteration
+        numbers = ", ".join(str(worker.number) for worker in own)
+        who = f"All workers of {where} are" if len(own) == per_node else f"On {where}, worker "
+        if len(own) < per_node:
+            who += f"{numbers} is" if len(own) == 1 else f"{numbers} are"
+        words.append(f"{who} slower than the mean of all workers, by up to {lag:.0%}.")
+    return words
+
+
+def _put_together(rounds: Sequence[Round]) -> list[Check]:
+    """Data was fed on one node: what that means for an iteration on all of them."""
+    times = Times.of(rounds)
+    whole = whole_iteration(times.steps)
+    if whole is None or len(whole) == 1:
+        return []
+    most = times.iteration(whole).value
+    least = max(times.step(step).value for step in ("scaleout", "warm"))
+    message = (
+        "An iteration of an epoch is put together: scaleout on all nodes, and prep and fetch as "
+        f"the first node has them. That is {1e3 * most:.3g} ms; where loaders work on while "
+        f"gradients travel, it can be as short as {1e3 * least:.3g} ms."
+    )
+    level = most - least <= PUT_TOGETHER_FRACTION * most
+    return [Check(name="epochs", status="pass" if level else "warn", message=message)]
 
 
 def _page_cache(blocks: Sequence[Block]) -> list[Check]:

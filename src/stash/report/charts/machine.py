@@ -18,7 +18,8 @@ from stash.report.charts.picture import (
 )
 from stash.report.facts import iteration_unit, known_rates
 from stash.report.figures import size_in_bytes, written
-from stash.report.traces import Load, Workers, load_over_time, workers
+from stash.report.traces import Load, load_over_time, workers
+from stash.results.pace import Workers
 from stash.results.profile import Profile
 
 

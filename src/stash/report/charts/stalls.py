@@ -7,13 +7,12 @@ from typing import Any
 import altair as alt
 
 from stash.report import words
-from stash.report.bars import whole_step
+from stash.report.bars import iteration_seconds
 from stash.report.characters import harmless
 from stash.report.charts.palette import DOUBT, INK, LOOKS, MUTED, SURFACE, colour_of
 from stash.report.charts.picture import WIDE, Picture, Specification, layered, table
 from stash.report.facts import stalls_in_order
 from stash.report.figures import percentage
-from stash.results.document import Interval
 from stash.results.profile import Profile, StallResult
 
 
@@ -57,11 +56,8 @@ def _row(profile: Profile, name: str, stall: StallResult) -> dict[str, object] |
 
 def _detectable_share(profile: Profile, stall: StallResult) -> float | None:
     """The smallest stall that would have been found, as a share of the iteration in question."""
-    whole = whole_step(profile) if stall.share is not None else "cold"
+    seconds = iteration_seconds(profile, first=stall.share is None)
     smallest = stall.detectable_seconds_per_iteration
-    seconds: Interval | None = None
-    if whole in profile.steps:
-        seconds = profile.steps[whole].seconds_per_iteration
     if smallest is None or seconds is None or seconds.estimate <= 0:
         return None
     return 100 * smallest / seconds.estimate
