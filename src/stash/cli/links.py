@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,6 +17,13 @@ if TYPE_CHECKING:
 def links(
     nproc_per_node: Annotated[
         int | None, typer.Option(help="Workers; by default one per GPU, or one per core without.")
+    ] = None,
+    nnodes: Annotated[int | None, typer.Option(help="Nodes; run the same on each.")] = None,
+    node_rank: Annotated[
+        int | None, typer.Option(help="Which node this is; 0 writes the document.")
+    ] = None,
+    rdzv_endpoint: Annotated[
+        str | None, typer.Option(help="HOST:PORT of node 0, where all nodes meet.")
     ] = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
     data: Annotated[
@@ -37,11 +45,16 @@ def links(
 ) -> int:
     """Probe links: all-reduce over message sizes, copies by 1, 2, ... devices at once, storage."""
     from stash.cli.output import print_document, report_console
-    from stash.launch.links import LinksRequest
+    from stash.cli.profile import print_followed
+    from stash.launch import placement
+    from stash.launch.links import LinksRequest, take_part_in_links
     from stash.report.links import print_links
 
     request = LinksRequest(
         nproc_per_node=nproc_per_node,
+        nnodes=nnodes,
+        node_rank=node_rank,
+        rdzv_endpoint=rdzv_endpoint,
         device=device,
         data=data,
         storage=storage,
@@ -52,6 +65,8 @@ def links(
         seed=seed,
         out=out,
     )
+    if not placement.place(request, os.environ).leads:
+        return print_followed(take_part_in_links(request), as_json)
     probed = _measure(request)
     if as_json:
         print_document(probed.links)

@@ -14,6 +14,7 @@ from stash.cli import compare as compare_command
 from stash.cli import doctor as doctor_command
 from stash.cli import export as export_command
 from stash.cli import lab as lab_command
+from stash.cli import launch as launch_command
 from stash.cli import links as links_command
 from stash.cli import list as list_command
 from stash.cli import predict as predict_command
@@ -50,6 +51,7 @@ app.command("whatif")(whatif_command.whatif)
 app.command("share")(share_command.share)
 app.command("recommend")(recommend_command.recommend)
 app.add_typer(catalog_command.app, name="catalog")
+app.add_typer(launch_command.app, name="launch")
 app.add_typer(lab_command.app, name="lab")
 
 

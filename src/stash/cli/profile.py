@@ -12,6 +12,7 @@ import typer
 
 if TYPE_CHECKING:
     from stash.launch.api import Measured
+    from stash.launch.nodes import Followed
     from stash.launch.request import Request
     from stash.launch.supervise import Event
 
@@ -100,6 +101,9 @@ def profile(
         Path | None,
         typer.Option(help="Go on with the rounds of this profile; it stays as it is."),
     ] = None,
+    links: Annotated[
+        bool, typer.Option("--links", help="Probe links, too, as `stash links` does.")
+    ] = False,
     seed: Annotated[int, typer.Option(help="For the order of blocks.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for the profile.")] = Path("stash-profiles"),
     as_json: Annotated[
@@ -134,10 +138,15 @@ def profile(
         price_usd_per_hour=price_usd_per_hour,
         seed=seed,
         resume=resume,
+        links=links,
         keep_tracking=keep_tracking,
         protect=tuple(protect or ()),
         out=out,
     )
+    if placement.is_worker(os.environ):
+        from stash.launch import inside
+
+        inside.run(request)
     place = placement.place(request, os.environ)
     if not place.leads:
         return _take_part(request, as_json)
@@ -161,11 +170,16 @@ def _one(request: Request, as_json: bool) -> int:
 
 def _take_part(request: Request, as_json: bool) -> int:
     """On other nodes than the first: workers run here, and the profile is made there."""
-    from stash.cli.output import print_json
-    from stash.errors import StashError
     from stash.launch.api import take_part
 
-    followed = take_part(request)
+    return print_followed(take_part(request), as_json)
+
+
+def print_followed(followed: Followed, as_json: bool) -> int:
+    """What node 0 told at the end."""
+    from stash.cli.output import print_json
+    from stash.errors import StashError
+
     if followed.exit_code:
         raise StashError(followed.message, exit_code=followed.exit_code)
     if as_json:

@@ -56,13 +56,19 @@ class Direct:
 
     @classmethod
     def start(cls, options: argparse.Namespace) -> Direct:
-        """The plan, and a folder that all workers of this launch share."""
+        """The plan, from the options that every worker is given alike."""
+        return cls.prepare(_plan(options), options.out)
+
+    @classmethod
+    def prepare(cls, plan: Plan, out: Path) -> Direct:
+        """A folder that all workers of this launch on this node share."""
         signal.signal(signal.SIGTERM, _terminate)  # complete rounds are kept
-        # All workers of a machine are children of one torchrun.
-        run_folder = options.out.absolute() / f".run-{os.getppid()}"
+        # All workers of a node are children of one torchrun; nodes may share the folder `out`.
+        node = os.environ.get("GROUP_RANK", "0")
+        run_folder = out.absolute() / f".run-{node}-{os.getppid()}"
         run_folder.mkdir(parents=True, exist_ok=True)
         leads = os.environ.get("RANK", "0") == "0"
-        return cls(_plan(options), run_folder, options.out.absolute(), leads)
+        return cls(plan, run_folder, out.absolute(), leads)
 
     def end(self, failure: str | None) -> None:
         """Tell of a failure; the first worker keeps what was measured, and tells where."""

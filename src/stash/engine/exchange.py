@@ -272,9 +272,10 @@ def register(announce: Callable[[SwitchableGroup], None], real_backend: Callable
 
     def create(options: Any, backend_options: Any) -> SwitchableGroup:
         name = real_backend()
+        c10d: Any = dist  # typed in part only
 
         def make(part: str, rank: int, size: int) -> Any:
-            store = dist.PrefixStore(part, options.store)
+            store = c10d.PrefixStore(part, options.store)
             return _real_group(name, store, rank, size, options.timeout, None)
 
         whole = _real_group(

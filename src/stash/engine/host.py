@@ -43,15 +43,22 @@ def main() -> NoReturn:
         sys.exit(f"stash: {error.message}")
     plan = Plan.load(options.plan) if direct is None else direct.plan
     run_folder = options.plan.parent if direct is None else direct.run_folder
+    work(plan, run_folder, direct, options.is_module, options.arguments)
+
+
+def work(
+    plan: Plan, run_folder: Path, direct: Direct | None, is_module: bool, arguments: list[str]
+) -> NoReturn:
+    """Run a script, or a module, as the one worker that this process is."""
     die_with_parent()
     faulthandler.register(signal.SIGUSR1, all_threads=False)  # the launcher asks: where are you?
     cores = this_machine().cores
     if plan.pin_cores:
         _pin(cores)
     worker = _Worker(plan, run_folder, direct)
-    if options.links:
+    if plan.links is not None:
         worker.probe_links()
-    worker.run(options)
+    worker.run(is_module, arguments)
 
 
 def die_with_parent() -> None:
@@ -69,7 +76,7 @@ class _Worker:
         self._direct = direct
         self._process = os.getpid()
 
-    def run(self, options: argparse.Namespace) -> NoReturn:
+    def run(self, is_module: bool, arguments: list[str]) -> NoReturn:
         """As Python would run it; a script that comes to its end by itself was too short."""
         from torch.utils.data import DataLoader
 
@@ -85,7 +92,7 @@ class _Worker:
         )
         seams.install(self._switchboard)
         try:
-            _run_script(options)
+            _run_script(is_module, arguments)
         except SystemExit as ended:
             if os.getpid() != self._process:
                 raise  # a process that the script has forked ends in its own way
@@ -142,10 +149,10 @@ class _Worker:
         os._exit(code)  # a script ended in the middle has threads and groups that wait for more
 
 
-def _run_script(options: argparse.Namespace) -> None:
-    script, *arguments = options.arguments
+def _run_script(is_module: bool, words: list[str]) -> None:
+    script, *arguments = words
     sys.argv = [script, *arguments]
-    if options.is_module:
+    if is_module:
         runpy.run_module(script, run_name="__main__", alter_sys=True)
     else:
         sys.path.insert(0, str(Path(script).resolve().parent))
@@ -187,11 +194,10 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="stash.engine.host", description=__doc__.split("\n")[0])
     parser.add_argument("--plan", type=Path, help="written by `stash profile`")
     add_options(parser)
-    parser.add_argument("--links", action="store_true", help="no script: probe links, by the plan")
     parser.add_argument("-m", dest="is_module", action="store_true", help="SCRIPT is a module")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="SCRIPT ...")
     options = parser.parse_args(arguments)
-    if not options.arguments and not options.links:
+    if not options.arguments and options.plan is None:
         parser.error("name the script to run, or a module after -m")
     return options
 

@@ -22,6 +22,7 @@ from stash.engine import pagecache
 from stash.engine.devices import Device, open_device
 from stash.engine.facts import machine_checks, machine_facts
 from stash.engine.gang import DistributedGang, Gang
+from stash.engine.heartbeat import beat
 from stash.engine.plan import RECORDING, LinksPlan, Plan
 from stash.engine.readers import ColdReader
 from stash.results.recording import (
@@ -132,8 +133,7 @@ class _Prober:
 
     def _block(self, probe: Probe) -> LinkBlock:
         """The workers of a probe repeat it; the others wait at the gathering."""
-        beat = self._run_folder / f"heartbeat-{self._gang.rank}"
-        beat.write_text(f"{os.getpid()} {time.time():.3f} {probe.what}")
+        beat(self._run_folder, self._gang.rank, probe.what)
         takes_part = self._gang.rank in probe.ranks
         if takes_part and probe.reader is not None:
             probe.reader.evict()

@@ -6,7 +6,6 @@ The seams call it (a group was made, a loader is iterated, an optimizer stepped)
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from stash.engine.exchange import SwitchableGroup
 from stash.engine.facts import gather_facts, unreadable_check
 from stash.engine.feed import Feeds, Unfed
 from stash.engine.gang import gather_gang
+from stash.engine.heartbeat import beat
 from stash.engine.limits import evaluation_check, in_place_check, possible_steps
 from stash.engine.measure import Measurement, Sink
 from stash.engine.observe import Loop, Observer
@@ -248,8 +248,7 @@ class Switchboard:
 
     def heartbeat(self, doing: str) -> None:
         """A file that the launcher looks at: what this worker is at, and since when."""
-        beat = self._run_folder / f"heartbeat-{self._gang.rank}"
-        beat.write_text(f"{os.getpid()} {time.monotonic():.3f} {doing}")
+        beat(self._run_folder, self._gang.rank, doing)
 
     def facts(self, calibration: Calibration, rates: tuple[Rate | None, Rate | None]) -> Facts:
         """All that is known about workload and machine."""

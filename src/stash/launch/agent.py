@@ -17,14 +17,15 @@ BACKEND = "stash"
 
 def open_store(host: str, timeout_seconds: float) -> tuple[Any, int]:
     """A store that listens on this address alone, and the port that it was given."""
-    from torch.distributed import TCPStore
+    import torch.distributed as dist
 
+    c10d: Any = dist  # typed in part only
     family, _, _, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.bind(address)
     listening.listen()
     port = listening.getsockname()[1]
-    store = TCPStore(
+    store = c10d.TCPStore(
         host,
         port,
         is_master=True,
@@ -37,13 +38,15 @@ def open_store(host: str, timeout_seconds: float) -> tuple[Any, int]:
 
 def main() -> None:
     """torchrun, once it knows our rendezvous."""
-    from torch.distributed import TCPStore
+    import torch.distributed as dist
     from torch.distributed.elastic.rendezvous import (
         RendezvousParameters,
         rendezvous_handler_registry,
     )
     from torch.distributed.elastic.rendezvous.static_tcp_rendezvous import StaticTCPRendezvous
     from torch.distributed.run import main as torchrun
+
+    c10d: Any = dist  # typed in part only
 
     class Client(StaticTCPRendezvous):
         """As torchrun's static rendezvous, but no agent keeps the store."""
@@ -52,7 +55,7 @@ def main() -> None:
             return BACKEND
 
         def next_rendezvous(self) -> Any:
-            self._store = TCPStore(
+            self._store = c10d.TCPStore(
                 self.master_addr, self.master_port, is_master=False, timeout=self.timeout
             )
             return super().next_rendezvous()

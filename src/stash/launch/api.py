@@ -6,30 +6,36 @@ import os
 import platform
 import secrets
 import shutil
-import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from stash.engine.plan import Plan
 from stash.engine.protect import protected
 from stash.errors import StashError, UsageError
 from stash.launch import placement, resume
+from stash.launch.links import beside_a_profile
 from stash.launch.nodes import Followed, Lead, follow, introduce, leading
 from stash.launch.request import Prepared, Request, prepare
 from stash.launch.script import is_script
-from stash.launch.supervise import Event, GangFailure, Point, run_gang, uninterrupted
+from stash.launch.supervise import (
+    Alarm,
+    Event,
+    GangFailure,
+    Listener,
+    Point,
+    interrupt_on_terminate,
+    run_gang,
+    uninterrupted,
+)
 from stash.results import store
 from stash.results.assemble import Outcome, Recording, assemble
 from stash.results.profile import Profile
-
-Listener = Callable[[Iterable[Event]], None]
-Alarm = Callable[[], GangFailure | None]
+from stash.results.recording import Check
 
 
 @dataclass(frozen=True)
@@ -125,12 +131,27 @@ def _measure(prepared: Prepared, lead: Lead, earlier: Profile | None, listen: Li
         raise StashError(_nothing_measured(failure, run_folder), exit_code=3 if interrupted else 1)
     with uninterrupted():
         made = assemble(recording, outcome)
+    if request.links and failure is None and not interrupted:
+        made = _with_links(made, prepared, lead, listen)
+    with uninterrupted():
         path = _save(made, request.out, run_folder)
         if is_script(request):
             _keep_output(run_folder, path.with_suffix(".log"))
-    if failure is None and path.parent != run_folder:
+    failed = failure is not None or path.parent == run_folder
+    if not failed:
         shutil.rmtree(run_folder, ignore_errors=True)
-    return Measured(made, path, 3 if interrupted else (1 if failure else 0))
+    return Measured(made, path, 3 if interrupted else int(failed))
+
+
+def _with_links(made: Profile, prepared: Prepared, lead: Lead, listen: Listener) -> Profile:
+    """The profile with the links that it ran over; one without them where they cannot be probed."""
+    plan = prepared.plan.model_copy(update={"launch": made.run.launches})
+    try:
+        links = beside_a_profile(lead, plan, prepared.workers, prepared.threads, listen)
+    except StashError as error:
+        missing = Check(name="links", status="warn", message=error.message[:4000])
+        return made.model_copy(update={"checks": (*made.checks, missing)})
+    return made.model_copy(update={"links": links})
 
 
 def _save(made: Profile, folder: Path, run_folder: Path) -> Path:
@@ -208,24 +229,11 @@ def _run_gang(
         folder,
         workers=prepared.workers,
         threads=prepared.threads,
-        script=prepared.script_in(folder),
+        script=() if plan.links is not None else prepared.script_in(folder),
         on_events=on_events,
         point=point,
         alarm=alarm,
     )
-
-
-def interrupt_on_terminate() -> Callable[[], None]:
-    """A scheduler that ends us politely gets the same as Ctrl-C: complete rounds are kept."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    try:
-        before = signal.signal(signal.SIGTERM, interrupt)
-    except ValueError:  # not in the main thread: the embedding program owns its signals
-        return lambda: None
-    return lambda: (signal.signal(signal.SIGTERM, before), None)[1]
 
 
 def _nothing_measured(failure: str | None, run_folder: Path) -> str:

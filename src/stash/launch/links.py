@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import platform
 import secrets
 import shutil
 import tempfile
@@ -9,17 +11,30 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from stash import __version__
 from stash.engine.plan import LinksPlan, Plan
 from stash.errors import StashError, UsageError
 from stash.hardware import device_names, nvml
 from stash.hardware.machine import usable_cores
-from stash.launch.api import Listener, interrupt_on_terminate
-from stash.launch.nodes import Lead
+from stash.launch import placement
+from stash.launch.meeting import Hello
+from stash.launch.nodes import Followed, Lead, follow, leading
+from stash.launch.placement import Placement
 from stash.launch.request import check_torch, default_device, default_workers
-from stash.launch.supervise import Event, run_gang, uninterrupted
+from stash.launch.supervise import (
+    Alarm,
+    Event,
+    GangFailure,
+    Listener,
+    Point,
+    interrupt_on_terminate,
+    run_gang,
+    uninterrupted,
+)
 from stash.results import store
 from stash.results.assemble_links import Probing, assemble_links
 from stash.results.links import Links
@@ -35,6 +50,9 @@ class LinksRequest:
     """One `stash links`."""
 
     nproc_per_node: int | None = None
+    nnodes: int | None = None  # none: as a launcher around us says, or one
+    node_rank: int | None = None
+    rdzv_endpoint: str | None = None
     device: str | None = None
     data: Path | None = None  # files to read cold; made where none are named
     storage: bool = True
@@ -65,43 +83,52 @@ def links(**options: Any) -> Links:
 
 def measure_links(request: LinksRequest, listen: Listener = lambda events: None) -> Probed:
     """Probe and keep what was found, whatever happens on the way."""
+    prepared = _prepare(request)
+    place = prepared.place
+    if not place.leads:
+        raise UsageError(f"This is node {place.node}; node 0 collects what all nodes measure.")
     store.ensure_writable(request.out)
-    found = probe_links(request, listen)
-    with uninterrupted():
-        path = store.save(found, request.out)
-    code = {"interrupted": 3, "failed": 1}.get(found.run.stopped_because, 0)
+    with (
+        leading(place, prepared.introduction, request.timeout_seconds) as lead,
+        _files_to_read(request.data, storage=request.storage) as files,
+    ):
+        plan = prepared.plan.model_copy(update={"links": _links_plan(request.max_bytes, files)})
+        found = probe(lead, plan, prepared.workers, prepared.threads, listen)
+        with uninterrupted():
+            path = store.save(found, request.out)
+        code = {"interrupted": 3, "failed": 1}.get(found.run.stopped_because, 0)
+        lead.end(code, f"Links written on {platform.node()}: {path}")
     return Probed(found, path, code)
 
 
-def probe_links(request: LinksRequest, listen: Listener = lambda events: None) -> Links:
-    """Start the gang, and turn its rounds into a document."""
-    _check(request)
-    check_torch()
-    device = device_names.parse(request.device) if request.device else default_device()
-    if device.kind == "emulated":
-        raise UsageError("--device: an emulated device has no links; probe cpu or cuda.")
-    workers = request.nproc_per_node or default_workers(device)
-    cores = usable_cores()
-    with _files_to_read(request) as (folder, makes_files):
-        plan = Plan(
-            seed=request.seed,
-            steps=(),
-            max_rounds=request.rounds,
-            max_seconds=request.max_minutes * 60.0,
-            timeout_seconds=request.timeout_seconds,
-            workload="links",
-            device=str(device),
-            pin_cores=device.kind == "cpu" and 1 < workers <= cores,
-            links=LinksPlan(
-                message_bytes=_sizes(request.max_bytes),
-                folder=None if folder is None else str(folder.absolute()),
-                makes_files=makes_files,
-            ),
-        )
-        return _run(plan, workers, max(1, cores // workers), listen)
+def take_part_in_links(request: LinksRequest) -> Followed:
+    """The part of another node than the first: run workers there until node 0 has finished."""
+    prepared = _prepare(request)
+
+    def run(plan: Plan, point: Point, alarm: Alarm) -> GangFailure | None:
+        with tempfile.TemporaryDirectory(prefix="stash-run-") as folder:
+            return run_gang(
+                plan,
+                Path(folder),
+                workers=prepared.workers,
+                threads=prepared.threads,
+                script=(),
+                on_events=lambda events: None,
+                point=point,
+                alarm=alarm,
+            )
+
+    restore = interrupt_on_terminate()
+    try:
+        return follow(prepared.place, prepared.introduction, request.timeout_seconds, run)
+    except KeyboardInterrupt:
+        return Followed(3, "Interrupted; complete rounds are kept on node 0.")
+    finally:
+        restore()
 
 
-def _run(plan: Plan, workers: int, threads: int, listen: Listener) -> Links:
+def probe(lead: Lead, plan: Plan, workers: int, threads: int | None, listen: Listener) -> Links:
+    """One launch on all nodes, and the document of its rounds."""
     events: list[Event] = []
 
     def take(new: Iterable[Event]) -> None:
@@ -109,20 +136,23 @@ def _run(plan: Plan, workers: int, threads: int, listen: Listener) -> Links:
         events.extend(known)
         listen(known)
 
+    plan = plan.model_copy(update={"hosts": lead.hosts})
     run_folder = Path(tempfile.mkdtemp(prefix="stash-run-"))
     failure, interrupted = None, False
     restore = interrupt_on_terminate()
     try:
-        with Lead.alone().launch(plan) as point:
-            failure = run_gang(
+        with lead.launch(plan) as point:
+            ended = run_gang(
                 plan,
                 run_folder,
                 workers=workers,
                 threads=threads,
-                script=("--links",),
+                script=(),
                 on_events=take,
                 point=point,
+                alarm=lead.alarm,
             )
+            failure = lead.settle(ended)
     except KeyboardInterrupt:
         interrupted = True
     finally:
@@ -135,19 +165,97 @@ def _run(plan: Plan, workers: int, threads: int, listen: Listener) -> Links:
         topology=nvml.topology(),
         failure=None if failure is None else f"{failure.message}\nAll logs: {run_folder}",
         interrupted=interrupted,
+        checks=lead.checks(),
     )
     return assemble_links(events, probing)
 
 
+def beside_a_profile(
+    lead: Lead, plan: Plan, workers: int, threads: int | None, listen: Listener
+) -> Links:
+    """The same after the rounds of a profile, on the same nodes; emulated devices have none."""
+    defaults = LinksRequest()
+    device = "cpu" if plan.device.startswith("emulated") else plan.device
+    with _files_to_read(None, storage=True) as files:
+        known = {
+            "device": device,
+            "launch": plan.launch + 1,
+            "max_rounds": defaults.rounds,
+            "max_seconds": defaults.max_minutes * 60.0,
+            "links": _links_plan(defaults.max_bytes, files),
+        }
+        return probe(lead, plan.model_copy(update=known), workers, threads, listen)
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """A request with every default decided."""
+
+    place: Placement
+    plan: Plan
+    workers: int
+    threads: int
+
+    @property
+    def introduction(self) -> Hello:
+        """What must be asked for alike on all nodes."""
+        asked = {
+            "command": "stash links",
+            "--nnodes": self.place.nodes,
+            "--nproc-per-node": self.workers,
+            "--device": self.plan.device,
+        }
+        return Hello(
+            node=self.place.node,
+            host=platform.node() or "unknown",
+            stash=__version__,
+            torch=metadata.version("torch"),
+            asked={option: str(value) for option, value in asked.items()},
+        )
+
+
+def _prepare(request: LinksRequest) -> _Prepared:
+    _check(request)
+    check_torch()
+    place = placement.place(request, os.environ)
+    device = device_names.parse(request.device) if request.device else default_device()
+    if device.kind == "emulated":
+        raise UsageError("--device: an emulated device has no links; probe cpu or cuda.")
+    told = placement.workers_told(os.environ)
+    workers = request.nproc_per_node or told or default_workers(device)
+    cores = usable_cores()
+    plan = Plan(
+        seed=request.seed,
+        steps=(),
+        max_rounds=request.rounds,
+        max_seconds=request.max_minutes * 60.0,
+        timeout_seconds=request.timeout_seconds,
+        workload="links",
+        device=str(device),
+        pin_cores=device.kind == "cpu" and 1 < workers <= cores,
+        nodes=place.nodes,
+    )
+    return _Prepared(place, plan, workers, max(1, cores // workers))
+
+
+def _links_plan(max_bytes: int, files: tuple[Path | None, bool]) -> LinksPlan:
+    folder, makes_files = files
+    return LinksPlan(
+        message_bytes=_sizes(max_bytes),
+        folder=None if folder is None else str(folder.absolute()),
+        makes_files=makes_files,
+    )
+
+
 @contextmanager
-def _files_to_read(request: LinksRequest) -> Iterator[tuple[Path | None, bool]]:
+def _files_to_read(data: Path | None, *, storage: bool) -> Iterator[tuple[Path | None, bool]]:
     """The user's files, or a folder on a disk where workers may make some, gone afterwards."""
     from stash.workloads.generate import cache_folder
 
-    if not request.storage:
+    if not storage:
         yield None, False
-    elif request.data is not None:
-        yield request.data, False
+    elif data is not None:
+        yield data, False
     else:
         place = cache_folder()  # temporary folders may lie in memory
         try:
@@ -173,6 +281,11 @@ def _sizes(largest: int) -> tuple[int, ...]:
 
 
 def _check(request: LinksRequest) -> None:
+    if placement.is_worker(os.environ):
+        raise UsageError(
+            "A launcher has started this process as a worker. Run `stash links` by itself, once "
+            "on each node: it starts its workers."
+        )
     positive = {
         "--nproc-per-node": request.nproc_per_node,
         "--rounds": request.rounds,

@@ -8,16 +8,29 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from stash.errors import UsageError
-
-if TYPE_CHECKING:
-    from stash.launch.request import Request
 
 LOOPBACK = "127.0.0.1"
 #: For srun, which names none: below the ports that systems give out by themselves.
 SLURM_PORTS = range(20000, 30000)
+
+
+class Asked(Protocol):
+    """What a request for several nodes says, in torchrun's words."""
+
+    @property
+    def nnodes(self) -> int | None:
+        """All of them."""
+
+    @property
+    def node_rank(self) -> int | None:
+        """Which one this is."""
+
+    @property
+    def rdzv_endpoint(self) -> str | None:
+        """Where they meet."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +59,7 @@ def workers_told(environment: Mapping[str, str]) -> int | None:
     return int(text) if text.isdigit() else None
 
 
-def place(request: Request, environment: Mapping[str, str]) -> Placement:
+def place(request: Asked, environment: Mapping[str, str]) -> Placement:
     """By the options, or else by the launcher's environment, or else this machine alone."""
     given = (request.nnodes, request.node_rank, request.rdzv_endpoint)
     if all(option is None for option in given):

@@ -61,6 +61,7 @@ class Request:
     price_usd_per_hour: float | None = None
     seed: int = 0
     resume: Path | None = None  # a profile whose rounds are continued
+    links: bool = False  # probe them, too, after the rounds
     keep_tracking: bool = False
     protect: tuple[Path, ...] = ()
     out: Path = DEFAULT_FOLDER

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 
 import psutil
 
@@ -35,6 +36,7 @@ WAITING_IN = (
 )
 
 Event = AnyEvent
+Listener = Callable[[Iterable[Event]], None]
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,10 @@ class GangFailure:
 
     message: str
     is_echo: bool = False  # it tells what others' failure did here
+
+
+#: Asked again and again: has something happened elsewhere that ends a launch here, too?
+Alarm = Callable[[], GangFailure | None]
 
 
 @dataclass(frozen=True)
@@ -63,9 +69,9 @@ def run_gang(
     workers: int,
     threads: int | None,
     script: tuple[str, ...],
-    on_events: Callable[[Iterable[Event]], None],
+    on_events: Listener,
     point: Point,
-    alarm: Callable[[], GangFailure | None] = lambda: None,
+    alarm: Alarm = lambda: None,
 ) -> GangFailure | None:
     """Start all workers of this node, pass on what they record, and wait for their end.
 
@@ -82,6 +88,19 @@ def run_gang(
             _end(agent)
             on_events(list(reader.new_events()))
     return failure
+
+
+def interrupt_on_terminate() -> Callable[[], None]:
+    """A scheduler that ends us politely gets the same as Ctrl-C: complete rounds are kept."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    try:
+        before = signal.signal(signal.SIGTERM, interrupt)
+    except ValueError:  # not in the main thread: the embedding program owns its signals
+        return lambda: None
+    return lambda: (signal.signal(signal.SIGTERM, before), None)[1]
 
 
 @contextlib.contextmanager
@@ -146,8 +165,8 @@ def _watch(
     plan: Plan,
     run_folder: Path,
     reader: RecordingReader,
-    on_events: Callable[[Iterable[Event]], None],
-    alarm: Callable[[], GangFailure | None],
+    on_events: Listener,
+    alarm: Alarm,
 ) -> GangFailure | None:
     began = time.monotonic()
     while True:

@@ -50,6 +50,7 @@ class Probing:
     topology: Sequence[tuple[int, int, str]] = ()
     failure: str | None = None
     interrupted: bool = False
+    checks: tuple[Check, ...] = ()
 
 
 def assemble_links(events: Iterable[AnyEvent], probing: Probing) -> Links:
@@ -73,7 +74,12 @@ def assemble_links(events: Iterable[AnyEvent], probing: Probing) -> Links:
         all_reduce=exchanges,
         shared=tuple(_shared(blocks)),
         topology=tuple(Pair(first=a, second=b, linked_by=how) for a, b, how in probing.topology),
-        checks=(*facts.checks, *_cold(blocks), *(_fits(one) for one in exchanges)),
+        checks=(
+            *facts.checks,
+            *probing.checks,
+            *_cold(blocks),
+            *(_fits(one) for one in exchanges),
+        ),
     )
 
 

@@ -1,0 +1,173 @@
+"""Is the network stall what the link's closed form says? Two lab hosts, five rates (root needed).
+
+Emulated workers, two on each host, so `cluster` is one on each. Its exchange is a ring over the
+link (2 (n-1)/n of the gradients each way), cut into PyTorch's buckets and overlapped with the
+backward pass (recurrence.py); the link carries its rate less headers, and every message costs what
+a tiny all-reduce takes. Nothing is fitted.
+
+    python benchmarks/network_truth.py [--models resnet50 vgg11] [--minutes 1] [--short]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import lab_cluster
+import numpy as np
+from overlap import predict
+from scipy import stats
+
+from stash.lab.network import TCP_IP_HEADERS, Host, hosts
+from stash.results.estimates import Times
+from stash.results.profile import Profile
+from stash.results.steps import STALL_BY_NAME
+
+RATES = ("40mbit", "60mbit", "100mbit", "160mbit", "250mbit")
+#: Bytes and durations scaled so that a stall is a part of an iteration at the rates above.
+DEVICES = {
+    "resnet50": "emulated:v100:bytes=0.005:time=1.5",
+    "vgg11": "emulated:v100:bytes=0.001:time=1.5",
+}
+STEPS = "unsynced,node,cluster,spread"
+#: Rounds of the small runs that one run is cut into, to see how often intervals hold the truth.
+PART_ROUNDS = 8
+OVERLAP = Path(__file__).with_name("overlap.py")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--models", nargs="*", choices=tuple(DEVICES), default=list(DEVICES))
+    parser.add_argument("--rates", nargs="*", default=list(RATES))
+    parser.add_argument("--minutes", type=float, default=1.0, help="for each model and rate")
+    parser.add_argument("--short", action="store_true", help="one model, two rates")
+    options = parser.parse_args()
+    if options.short:
+        options.models, options.rates, options.minutes = ["resnet50"], ["60mbit", "250mbit"], 0.5
+    found = []
+    for rate in options.rates:
+        with hosts(2, rate) as pair:
+            latencies = {"across": probe(pair), "inside": probe(pair[:1])}
+            for model in options.models:
+                found.append(run_case(pair, model, rate, latencies, options.minutes))
+                print(json.dumps(found[-1]), flush=True)
+    print(json.dumps(summary(found)))
+
+
+def run_case(
+    pair: Sequence[Host], model: str, rate: str, latencies: dict[str, float], minutes: float
+) -> dict[str, Any]:
+    """Profile one model on two hosts; its network stall beside the closed form's."""
+    device = DEVICES[model]
+    across, buckets = predict(model, device, latencies["across"], pair[0].link.goodput)
+    inside, _ = predict(model, device, latencies["inside"], float("inf"))
+    arguments = [model, "--device", device, "--nproc-per-node", 2, "--steps", STEPS]
+    arguments += ["--half-width", "0.2%", "--max-minutes", minutes, "--num-workers", 0]
+    with (
+        tempfile.TemporaryDirectory(prefix="stash-network-") as folder,
+        lab_cluster.running(pair, Path(folder), arguments) as nodes,
+    ):
+        codes = lab_cluster.wait(nodes, 60 * minutes + 200)
+        profile = nodes[0].profile()
+        if any(codes) or profile is None:
+            raise SystemExit(nodes[0].errors[-3000:] + nodes[1].errors[-3000:])
+    truth = across - inside
+    stall = profile.stalls["network"].seconds_per_iteration
+    return {
+        "model": model,
+        "rate": rate,
+        "buckets": buckets,
+        "rounds": profile.run.rounds,
+        "latency_ms": {where: round(1e3 * value, 3) for where, value in latencies.items()},
+        "iteration_ms": round(1e3 * profile.steps["node"].seconds_per_iteration.estimate, 2),
+        "closed_form_ms": round(1e3 * truth, 3),
+        "measured_ms": [
+            None if value is None else round(1e3 * value, 3)
+            for value in (stall.estimate, stall.low, stall.high)
+        ],
+        "parts": parts(profile, truth),
+        "wire_over_closed_form": round(wire_ratio(profile, device, pair[0].link.mtu), 4),
+        "warnings": [check.name for check in profile.checks if check.status == "warn"],
+    }
+
+
+def parts(profile: Profile, truth: float) -> list[int]:
+    """Of runs of a few rounds each, how many there are and how many intervals hold the truth."""
+    rounds = profile.rounds()
+    held = count = 0
+    for start in range(0, len(rounds) - PART_ROUNDS + 1, PART_ROUNDS):
+        found = Times.of(rounds[start : start + PART_ROUNDS]).stall(STALL_BY_NAME["network"])
+        count += 1
+        held += (
+            found.low is not None and found.high is not None and found.low <= truth <= found.high
+        )
+    return [count, held]
+
+
+def wire_ratio(profile: Profile, device: str, mtu: int) -> float:
+    """Bytes that left node 0 in cluster blocks over 2 (n-1)/n of the gradients, headers included.
+
+    Its other worker is held, so its loopback is quiet but for the barriers of a block.
+    """
+    scale = float(device.partition("bytes=")[2].partition(":")[0])
+    blocks = profile.steps["cluster"].blocks
+    sent = sum(block.disturbance.network_bytes for block in blocks)
+    iterations = sum(block.iterations + block.lead_in_iterations for block in blocks)
+    payload = scale * profile.workload.gradient_bytes  # 2 (n-1)/n is one for two workers
+    return sent / iterations / (payload * mtu / (mtu - TCP_IP_HEADERS))
+
+
+def probe(pair: Sequence[Host]) -> float:
+    """Seconds of a tiny all-reduce: between workers of two hosts, or of one."""
+    workers = 2 // len(pair)
+    commands = []
+    for number, host in enumerate(pair):
+        words = [*host.inside, sys.executable, "-m", "torch.distributed.run"]
+        words += ["--nnodes", str(len(pair)), "--node-rank", str(number)]
+        words += ["--nproc-per-node", str(workers), "--master-addr", pair[0].address]
+        words += ["--master-port", "29500", str(OVERLAP), "--probe"]
+        environment = {**os.environ, **host.environment, "OMP_NUM_THREADS": "1"}
+        if len(pair) == 1:
+            environment["GLOO_SOCKET_IFNAME"] = "lo"
+        commands.append(subprocess.Popen(words, env=environment, stdout=subprocess.PIPE))
+    printed = [command.communicate()[0] for command in commands]
+    return float(printed[0].decode().strip().splitlines()[-1])
+
+
+def summary(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The line through all cases, and how often intervals held the closed form."""
+    truth = np.array([one["closed_form_ms"] for one in found])
+    measured = np.array([one["measured_ms"][0] for one in found])
+    held = sum(
+        one["measured_ms"][1] <= one["closed_form_ms"] <= one["measured_ms"][2] for one in found
+    )
+    result: dict[str, Any] = {
+        "cases": len(found),
+        "intervals_that_hold": held,
+        "parts": sum(one["parts"][0] for one in found),
+        "parts_that_hold": sum(one["parts"][1] for one in found),
+        "wire_over_closed_form": [
+            min(one["wire_over_closed_form"] for one in found),
+            max(one["wire_over_closed_form"] for one in found),
+        ],
+    }
+    if len(found) > 2:
+        line = stats.linregress(truth, measured)
+        quantile = float(stats.t.ppf(0.975, len(found) - 2))
+        result["slope"] = [round(line.slope, 4), round(quantile * line.stderr, 4)]
+        result["intercept_ms"] = [
+            round(line.intercept, 3),
+            round(quantile * line.intercept_stderr, 3),
+        ]
+    return result
+
+
+if __name__ == "__main__":
+    main()
