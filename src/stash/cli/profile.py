@@ -233,13 +233,14 @@ def _measure(request: Request) -> Measured:
     from stash.results.recording import Phase, Round
 
     limit = None if request.max_minutes is None else request.max_minutes * 60.0
+    price = request.price_usd_per_hour
     rounds: list[Round] = []
     with Progress(
         progress_console(),
         max_seconds=limit,
         max_usd=request.max_usd,
         min_rounds=MIN_ROUNDS,
-        price_usd_per_hour=request.price_usd_per_hour,
+        price_usd_per_hour=None if price is None else price * (request.nnodes or 1),
         half_width_asked=request.half_width,
     ) as progress:
 
