@@ -77,7 +77,7 @@ def test_in_a_terminal_every_stall_is_shown_with_its_interval() -> None:
 def test_intervals_are_seen_to_shrink() -> None:
     on, clock = console(terminal=True), Clock()
     with Progress(on, clock=clock) as progress:
-        for count in (4, 40):
+        for count in (5, 40):
             progress.round(ROUNDS[:count])
             clock.now += 2
         text = shown(on)

@@ -27,6 +27,8 @@ SECONDS_BETWEEN_UPDATES = 1.0
 #: And no more often than this many times what the last update took.
 UPDATE_RATION = 100.0
 SECONDS_BETWEEN_LINES = 10.0
+#: Half-widths of fewer rounds are chance, and nothing to compare later ones with.
+ROUNDS_BEFORE_HALF_WIDTHS = 5
 SECONDS_PER_HOUR = 3600.0
 
 
@@ -100,7 +102,7 @@ class Progress:
         self._times = Times.of(rounds)
         self._stalls = self._times.stalls()
         for name, stall in self._stalls.items():
-            if stall.half_width is not None:
+            if stall.half_width is not None and self._rounds >= ROUNDS_BEFORE_HALF_WIDTHS:
                 self._first_half_widths.setdefault(name, stall.half_width)
         self._shown = self._clock()
         if self._live is None:
