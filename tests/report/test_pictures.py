@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pages import Node, hostile_profile, read
 from profiles import HAND_WORKED, noisy, profile_of
 from stash.report.charts import pictures_of
-from stash.report.charts.drawing import Scale, around, tick_labels
+from stash.report.charts.drawing import LogScale, Scale, around, tick_labels
 from stash.report.charts.files import save_figures
 from stash.report.charts.overview import overview_picture
 from stash.report.charts.palette import COLOURS, LOOKS
@@ -112,6 +112,17 @@ def test_numbers_of_an_axis_are_round() -> None:
     assert Scale(0, 100, 0, 1).ticks(5) == [0, 20, 40, 60, 80, 100]
     assert tick_labels([0, 2000, 4000]) == ["0", "2,000", "4,000"]
     assert tick_labels([-0.2, 0.0, 0.2]) == ["-0.2", "0.0", "0.2"]
+
+
+def test_a_logarithmic_scale_gives_equal_room_to_equal_ratios() -> None:
+    scale = LogScale(0.5, 5000, 0, 100)
+    assert scale(0.5) == pytest.approx(0) and scale(5000) == pytest.approx(100)
+    assert scale(5) - scale(0.5) == pytest.approx(scale(500) - scale(50))
+    assert scale.ticks(20) == pytest.approx(
+        [0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000]
+    )
+    assert scale.ticks(4) == pytest.approx([1, 10, 100, 1000])
+    assert LogScale(1.2, 1.4, 0, 1).ticks(3) == [1.2]
 
 
 def test_titles_state_what_was_found() -> None:
