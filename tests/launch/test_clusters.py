@@ -40,7 +40,7 @@ def finished(
     folder = tmp_path_factory.mktemp("cluster")
     arguments = (*SMALL, "--max-rounds", 2, "--timeout", 100)
     with lab_cluster.running(pair, folder, arguments, environments=[SECRETS, SECRETS]) as nodes:
-        assert lab_cluster.until(lambda: nodes[0].rounds() > 0, 150), nodes[0].errors
+        assert lab_cluster.measures(nodes), nodes[0].errors + nodes[1].errors
         bound = json.loads(python(pair[0].inside, LISTENING))
         codes = lab_cluster.wait(nodes, 100)
         assert codes == [0, 0], nodes[0].errors + nodes[1].errors
@@ -90,7 +90,7 @@ def test_a_lost_node_is_named_and_its_rounds_are_kept_and_continued(
 ) -> None:
     steps = ("--steps", "node,cluster", "--timeout", 60)
     with lab_cluster.running(pair, tmp_path, (*SMALL, *steps)) as nodes:
-        assert lab_cluster.until(lambda: nodes[0].rounds() > 0, 150), nodes[0].errors
+        assert lab_cluster.measures(nodes), nodes[0].errors + nodes[1].errors
         lab_cluster.power_off(nodes[1])
         assert lab_cluster.wait(nodes[:1], 60) == [1], nodes[0].errors
     lost = nodes[0].profile()
