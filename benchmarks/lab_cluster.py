@@ -103,6 +103,17 @@ def wait(nodes: Sequence[Node], seconds: float) -> list[int | None]:
     return codes
 
 
+def measures(nodes: Sequence[Node], seconds: float = 150.0) -> bool:
+    """Wait for the first complete round; whether there is one, and all still run."""
+    until(lambda: nodes[0].rounds() > 0 or not all_run(nodes), seconds)
+    return nodes[0].rounds() > 0 and all_run(nodes)
+
+
+def all_run(nodes: Sequence[Node]) -> bool:
+    """Whether no command has ended."""
+    return all(node.process.poll() is None for node in nodes)
+
+
 def until(is_so: Callable[[], bool], seconds: float) -> bool:
     """Wait for something; whether it came."""
     end = time.monotonic() + seconds

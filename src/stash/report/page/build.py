@@ -200,7 +200,7 @@ def _machine(profile: Profile) -> Iterable[tuple[str, str]]:
     machine, workload = profile.machine, profile.workload
     price = machine.price_usd_per_hour
     values = {
-        "host": machine.host,
+        "host": ", ".join(machine.hosts) or machine.host,
         "instance": machine.instance,
         "price": None if price is None else f"${price:.2f} per hour and node",
         "system": machine.system,
