@@ -2,9 +2,9 @@
 
 python benchmarks/recommend_worlds.py [--short]
 
-Three questions: the regret of the choice after profiles of a few machines, beside two rules of thumb;
-the dollars of probing until the choice is within 5 % of the best, beside other ways to pick probes;
-and the time of a search over the whole catalog.
+Three questions: the regret of the choice after profiles of a few machines, beside two rules of
+thumb; the dollars of probing until the choice is within 5 % of the best, beside other ways to pick
+probes; and the time of a search over the whole catalog.
 """
 
 from __future__ import annotations

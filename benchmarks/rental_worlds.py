@@ -16,8 +16,8 @@ from stash.hardware.catalog import Instance
 
 BUCKET_BYTES = 25 * 2**20
 MACHINES, MAX_NODES = 40, 8
-#: Spread of what tables do not tell, as a fraction: of the model, of a kind of GPU, of a machine, of
-#: the links inside one, of its network; and of a profile's own reading.
+#: Spread of what tables do not tell, as a fraction: of the model, of a kind of GPU, of a machine,
+#: of the links inside one, of its network; and of a profile's own reading.
 COMMON, KIND, MACHINE, INSIDE, NETWORK, READING = 0.3, 0.15, 0.08, 0.2, 0.3, 0.02
 
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 #: Batches that may wait for a device: loader workers times their prefetch factor.
 QUEUED_BATCHES = 4
+#: Of the page cache, all cores together.
+MEMORY_BYTES_PER_SECOND = 10e9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +36,7 @@ class Host:
     cores: float
     cache_bytes: float | None = None
     storage_bytes_per_second: float | None = None
-    memory_bytes_per_second: float = 10e9  # of the page cache, all cores together
+    memory_bytes_per_second: float = MEMORY_BYTES_PER_SECOND
 
 
 @dataclass(frozen=True)
