@@ -2,9 +2,9 @@
 
 python benchmarks/recommend_worlds.py [--short]
 
-Three questions: the regret of the choice after profiles of a few machines, beside two rules of thumb;
-the dollars of probing until the choice is within 5 % of the best, beside other ways to pick probes;
-and the time of a search over the whole catalog.
+Three questions: the regret of the choice after profiles of a few machines, beside two rules of
+thumb; the dollars of probing until the choice is within 5 % of the best, beside other ways to pick
+probes; and the time of a search over the whole catalog.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import json
 import math
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
@@ -35,12 +36,15 @@ from stash.advise.recommendation import Assumptions  # noqa: E402
 from stash.predict.facts import ModelFacts  # noqa: E402
 
 WORLDS, SHORT_WORLDS = 200, 20
-PROFILES, MAX_PROBES = 3, 12
+PROFILES, MAX_PROFILES, MAX_PROBES = 4, 5, 40
 CLOSE = 0.05
 #: Probing is counted apart, so the job itself pays for none.
 ASSUMED, PROBING = Assumptions(profiling_seconds=0.0), Assumptions()
 OVERHEAD = ASSUMED.setup_seconds
 PROBE_HOURS = (PROBING.setup_seconds + PROBING.profiling_seconds) / 3600
+
+
+Picker = Callable[["Case", Decision, np.random.Generator], int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,9 +75,7 @@ class Case:
         return float(max(counted[row] / counted[kept].min() - 1, overrun))
 
     def decide(self, seen: list[Observation]) -> Decision:
-        work = Work(
-            samples=self.world.samples, epochs=self.world.epochs, batch=self.world.batch
-        )
+        work = Work(samples=self.world.samples, epochs=self.world.epochs, batch=self.world.batch)
         belief = believe(self.ways, self.known, self.world.batch, "amp", seen)
         return decide(self.ways, belief, work, ASSUMED, "usd", self.deadline, self.budget)
 
@@ -142,28 +144,32 @@ def case(number: int) -> Case:
 
 
 def print_regret(cases: list[Case]) -> None:
-    """After profiles of a few machines, and before any."""
-    found: dict[str, list[float]] = {
-        "no_profile": [], "after_profiles": [], "cheapest_per_flops": [], "cheapest_per_gpu_hour": [],
-    }  # fmt: skip
+    """After each of a few profiles, picked as `--next-probe` says, beside the rules of thumb."""
+    ours_by_profiles: list[list[float]] = [[] for _ in range(MAX_PROFILES + 1)]
+    flops, gpu_hour = [], []
     for one in cases:
         random = np.random.default_rng(60_000 + one.world.number)
         seen: list[Observation] = []
-        decision = one.decide(seen)
-        found["no_profile"].append(one.regret(one.choice(decision)))
-        for _ in range(PROFILES):
-            seen.append(one.profile(followed(one, decision, random), random))
+        for count in range(MAX_PROFILES + 1):
             decision = one.decide(seen)
-        found["after_profiles"].append(one.regret(one.choice(decision)))
-        found["cheapest_per_flops"].append(one.regret(per_flops(one, seen)))
-        found["cheapest_per_gpu_hour"].append(one.regret(per_gpu_hour(one, seen)))
-    for name, regrets in found.items():
-        print(json.dumps({"regret": name, "profiles": PROFILES, **_summary(regrets)}))
+            ours_by_profiles[count].append(one.regret(one.choice(decision)))
+            if count == PROFILES:
+                flops.append(one.regret(per_flops(one, seen)))
+                gpu_hour.append(one.regret(per_gpu_hour(one)))
+            seen.append(one.profile(ours(one, decision, random), random))
+    for count, regrets in enumerate(ours_by_profiles):
+        print(json.dumps({"regret": "stash", "profiles": count, **_summary(regrets)}))
+    print(json.dumps({"regret": "cheapest per FLOPS", **_summary(flops)}))
+    print(json.dumps({"regret": "cheapest per GPU-hour", **_summary(gpu_hour)}))
 
 
 def print_probing(cases: list[Case]) -> None:
-    """Dollars of probing until the choice is, and stays, within 5 % of the best."""
-    for name, pick in (("ours", ours), ("plain_expected_improvement", plain), ("random", at_random)):
+    """Dollars of probing until the choice is within 5 % of the best."""
+    for name, pick in (
+        ("ours", ours),
+        ("plain_expected_improvement", plain),
+        ("random", at_random),
+    ):
         spent, probes, missed = [], [], 0
         for one in cases:
             dollars, count, reached = probing(one, pick)
@@ -184,28 +190,19 @@ def print_probing(cases: list[Case]) -> None:
         )
 
 
-def probing(one: Case, pick) -> tuple[float, int, bool]:
+def probing(one: Case, pick: Picker) -> tuple[float, int, bool]:
+    """Dollars and probes until the choice is close to the best, and whether it ever was."""
     random = np.random.default_rng(80_000 + one.world.number)
     seen: list[Observation] = []
-    decision = one.decide(seen)
-    spent = [0.0]
-    close = [one.regret(one.choice(decision)) <= CLOSE]
-    for _ in range(MAX_PROBES):
+    spent = 0.0
+    for count in range(MAX_PROBES + 1):
+        decision = one.decide(seen)
+        if one.regret(one.choice(decision)) <= CLOSE:
+            return spent, count, True
         row = pick(one, decision, random)
         seen.append(one.profile(row, random))
-        decision = one.decide(seen)
-        spent.append(spent[-1] + one.price_of_probe(row))
-        close.append(one.regret(one.choice(decision)) <= CLOSE)
-    last = max((number for number, good in enumerate(close) if not good), default=-1)
-    if last == MAX_PROBES:
-        return spent[-1], MAX_PROBES, False
-    return spent[last + 1], last + 1, True
-
-
-def followed(one: Case, decision: Decision, random: np.random.Generator) -> int:
-    """What the recommendation says: the choice itself first, and what would help once it is known."""
-    row = one.choice(decision)
-    return ours(one, decision, random) if row in decision.belief.measured else row
+        spent += one.price_of_probe(row)
+    return spent, MAX_PROBES, False
 
 
 def ours(one: Case, decision: Decision, random: np.random.Generator) -> int:
@@ -245,13 +242,15 @@ def per_flops(one: Case, seen: list[Observation]) -> int:
     flops = np.array([gpu.flops["amp"] for gpu in one.ways.gpus])
     counts = np.array([i.gpus for i in one.ways.instances])
     work = 3 * sum(layer.flops for layer in one.world.layers)
-    reached = np.mean([work * one.world.batch / (o.solo.seconds * o.gpu.flops["amp"]) for o in seen])
+    reached = np.mean(
+        [work * one.world.batch / (o.solo.seconds * o.gpu.flops["amp"]) for o in seen]
+    )
     total = work * one.world.samples * one.world.epochs
     alone = total / (flops * counts * reached) / 3600
     return _by_thumb(one, prices(one) / (flops * counts), alone)
 
 
-def per_gpu_hour(one: Case, seen: list[Observation]) -> int:
+def per_gpu_hour(one: Case) -> int:
     """The cheapest GPUs; each machine's own time on one node is known for nothing."""
     counts = np.array([i.gpus for i in one.ways.instances])
     alone = np.array([one.world.hours(m, 1, 0.0) for m in range(len(counts))])
@@ -277,6 +276,7 @@ def _by_thumb(one: Case, ranking: np.ndarray, hours_alone: np.ndarray) -> int:
 
 def print_search() -> None:
     """The whole catalog at 16 node counts, once layers are known."""
+
     def search(**more: object) -> tuple[float, int]:
         start = time.perf_counter()
         found = stash.recommend(

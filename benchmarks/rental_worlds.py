@@ -16,8 +16,8 @@ from stash.hardware.catalog import Instance
 
 BUCKET_BYTES = 25 * 2**20
 MACHINES, MAX_NODES = 40, 8
-#: Spread of what tables do not tell, as a fraction: of the model, of a kind of GPU, of a machine, of
-#: the links inside one, of its network; and of a profile's own reading.
+#: Spread of what tables do not tell, as a fraction: of the model, of a kind of GPU, of a machine,
+#: of the links inside one, of its network; and of a profile's own reading.
 COMMON, KIND, MACHINE, INSIDE, NETWORK, READING = 0.3, 0.15, 0.08, 0.2, 0.3, 0.02
 
 
@@ -95,7 +95,9 @@ class World:
         return inside + across + 2e-5 * (gpus - 1) + 6e-5 * (nodes - 1)
 
     def hours(self, machine: int, nodes: int, overhead_seconds: float) -> float:
-        each = math.ceil(math.ceil(self.samples / (self.machines[machine].gpus * nodes)) / self.batch)
+        each = math.ceil(
+            math.ceil(self.samples / (self.machines[machine].gpus * nodes)) / self.batch
+        )
         training = self.epochs * each * self.iteration_seconds(machine, nodes)
         return (overhead_seconds + training) / 3600
 
@@ -163,7 +165,9 @@ def _hidden(one: Instance, efficiency: float, random: np.random.Generator) -> Hi
     assert gpu is not None
     efficiency *= math.exp(random.normal(0, MACHINE))
     fast = "sxm" in gpu.key and gpu.nvlink_bytes_per_second
-    inside = gpu.nvlink_bytes_per_second * 0.5 if fast else (gpu.pcie_bytes_per_second or 16e9) * 0.3
+    inside = (
+        gpu.nvlink_bytes_per_second * 0.5 if fast else (gpu.pcie_bytes_per_second or 16e9) * 0.3
+    )
     network = one.network_bytes_per_second or 1.25e9
     across = network * 0.4 if one.has_rdma else min(network, 1.25e9) * 0.6
     memory = gpu.memory_bytes_per_second

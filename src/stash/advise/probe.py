@@ -26,8 +26,9 @@ PROBE_LOG_SD = 0.02
 OUTCOMES, WITHIN_SD = 9, 3.0
 #: A deadline or budget that turns out to be missed counts more than money or time saved.
 OVERRUN_WEIGHT = 10.0
-#: Beyond this many nodes a probe tells nothing more of a network.
-MAX_PROBE_NODES = 2
+ENOUGH = 0.5
+#: One machine, or two for their network; more only of the ways that lead.
+MAX_PROBE_NODES, LEADING = 2, 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,29 +37,42 @@ class Probes:
 
     rows: Positions
     cost: Array  # of measuring it, as the job's cost is counted
-    gain: Array  # expected, of the score: the relative saving
+    saving: Array  # expected, of what is minimised, as a fraction of it; negative where limits bind
+    overrun_avoided: Array  # expected, of deadline or budget, as a fraction of it
+
+    @property
+    def gain(self) -> Array:
+        """Expected improvement of the decision, never negative."""
+        found: Array = self.saving + OVERRUN_WEIGHT * self.overrun_avoided
+        return found
 
     @property
     def best(self) -> int:
-        """Position of the most gain per cost."""
-        return int(np.argmax(self.gain / self.cost))
+        """Position of the most gain per cost, among those that bring half of the most.
+
+        Without that, a machine that costs next to nothing and tells next to nothing would win.
+        """
+        enough = self.gain >= ENOUGH * self.gain.max()
+        return int(np.argmax(np.where(enough, self.gain / self.cost, -1.0)))
 
 
 def probes(
     ways: Grid, belief: Belief, jobs: Jobs, rule: Rule, assumed: Assumptions
 ) -> Probes | None:
     """What measuring each machine would bring; none where nothing is left to measure."""
-    fresh = np.array([row not in belief.measured for row in range(len(ways))])
-    rows = np.flatnonzero(fresh & (ways.nodes <= MAX_PROBE_NODES) & np.isfinite(jobs.hours))
+    worth = np.isfinite(jobs.hours) & (ways.nodes <= MAX_PROBE_NODES)
+    worth[_leading(jobs, rule)] = True
+    worth[list(belief.measured)] = False
+    rows = np.flatnonzero(worth)
     if not len(rows):
         return None
     hours = (assumed.setup_seconds + assumed.profiling_seconds) / SECONDS_PER_HOUR
     cost = jobs.node_hours_price[rows] * max(hours, 1e-9)
-    return Probes(rows, cost, gains(belief, jobs, rule, rows))
+    return Probes(rows, cost, *_improvements(belief, jobs, rule, rows))
 
 
-def gains(belief: Belief, jobs: Jobs, rule: Rule, rows: Positions) -> Array:
-    """Expected improvement of the best score by measuring each row: never negative."""
+def _improvements(belief: Belief, jobs: Jobs, rule: Rule, rows: Positions) -> tuple[Array, Array]:
+    """What deciding after each measurement saves over deciding now: of the score, of overruns."""
     rivals = _rivals(belief, jobs, rule)
     shared = belief.covariance(rivals, rows)
     spread = np.sqrt(belief.variance[rows] + PROBE_LOG_SD**2)
@@ -67,13 +81,24 @@ def gains(belief: Belief, jobs: Jobs, rule: Rule, rows: Positions) -> Array:
     moved = shared / spread  # of a rival's log time, for an outcome one deviation off
     fixed, training = jobs.fixed_seconds[rivals], _moving_seconds(jobs)[rivals]
     price = jobs.node_hours_price[rivals]
-    found = np.zeros(len(rows))
-    now = _best(fixed, training, price, rule)
+    saving, avoided = np.zeros(len(rows)), np.zeros(len(rows))
+    now = int(np.argmin(_decided(fixed + training, price, rule)))
+    every = np.arange(len(rows))
     for outcome, weight in zip(outcomes, weights, strict=True):
-        after = training[:, None] * np.exp(moved * outcome)
-        decided = _decided(fixed[:, None] + after, price[:, None], rule)
-        stayed = decided[now]
-        found += weight * (stayed - decided.min(0))
+        seconds = fixed[:, None] + training[:, None] * np.exp(moved * outcome)
+        score, overrun = _judged(seconds, price[:, None], rule)
+        then = np.argmin(score + OVERRUN_WEIGHT * overrun, axis=0)
+        saving += weight * (score[now] - score[then, every])
+        avoided += weight * (overrun[now] - overrun[then, every])
+    return saving, avoided
+
+
+def _leading(jobs: Jobs, rule: Rule) -> Positions:
+    """The ways that look best now: to measure one of them as it would be rented may be worth it."""
+    finite = np.flatnonzero(np.isfinite(jobs.hours))
+    seconds = jobs.hours[finite] * SECONDS_PER_HOUR
+    order = np.argsort(_decided(seconds, jobs.node_hours_price[finite], rule))
+    found: Positions = finite[order[:LEADING]]
     return found
 
 
@@ -96,17 +121,19 @@ def _moving_seconds(jobs: Jobs) -> Array:
     return seconds
 
 
-def _best(fixed: Array, training: Array, price: Array, rule: Rule) -> int:
-    return int(np.argmin(_decided((fixed + training)[:, None], price[:, None], rule)[:, 0]))
-
-
 def _decided(seconds: Array, price: Array, rule: Rule) -> Array:
-    """Scores, with what a limit is overrun by added: [rows, probes]."""
+    score, overrun = _judged(seconds, price, rule)
+    found: Array = score + OVERRUN_WEIGHT * overrun
+    return found
+
+
+def _judged(seconds: Array, price: Array, rule: Rule) -> tuple[Array, Array]:
+    """Scores, and by how much limits are overrun, both as logarithms."""
     hours = seconds / SECONDS_PER_HOUR
     cost = hours * price
-    found = rule.score(hours, cost)
+    overrun = np.zeros(hours.shape)
     if rule.deadline_hours is not None:
-        found = found + np.maximum(0.0, np.log(hours / rule.deadline_hours)) * OVERRUN_WEIGHT
+        overrun += np.maximum(0.0, np.log(hours / rule.deadline_hours))
     if rule.budget is not None:
-        found = found + np.maximum(0.0, np.log(cost / rule.budget)) * OVERRUN_WEIGHT
-    return found
+        overrun += np.maximum(0.0, np.log(cost / rule.budget))
+    return rule.score(hours, cost), overrun

@@ -41,8 +41,8 @@ from stash.results.profile import Profile, Provenance
 
 #: Waiting that a reader can do something about; the rest of the hours is work or overhead.
 STALLS = ("interconnect", "scale-out", "prep", "fetch", "interruptions")
-#: A stall below a percent of the hours rules nothing; below the other, it is an artefact of sums.
-LEAST_STALL, ROUNDING = 0.01, 1e-9
+#: Less than a percent decides nothing; less than the other is an artefact of sums.
+LEAST_SHARE, ROUNDING = 0.01, 1e-9
 MAX_NODES = 1024
 
 
@@ -290,7 +290,7 @@ def _candidate(decision: Decision, row: int, currency: Currency, assumed: Assump
         name: float(share[row]) for name, share in look.parts.items() if abs(share[row]) > ROUNDING
     }
     stalls = {
-        name: share for name, share in shares.items() if name in STALLS and share > LEAST_STALL
+        name: share for name, share in shares.items() if name in STALLS and share > LEAST_SHARE
     }
 
     def interval(of: str, factor: float = 1.0) -> Interval:
@@ -329,29 +329,26 @@ def _next_probe(decision: Decision, question: Question, assumed: Assumptions) ->
     best, row = found.best, int(found.rows[found.best])
     one, nodes = decision.ways.of(row), int(decision.ways.nodes[row])
     chosen = choose(decision.jobs, decision.rule)
-    relative = 1 - math.exp(-float(found.gain[best]))
+    relative = 1 - math.exp(-float(found.saving[best]))
+    avoided = 1 - math.exp(-float(found.overrun_avoided[best]))
     seconds = assumed.setup_seconds + assumed.profiling_seconds
-    dollars = question.currency == "usd"
     in_time = question.objective == "fastest"
-    job = (
-        None
-        if chosen is None
-        else float((decision.jobs.hours if in_time else decision.jobs.cost)[chosen])
-    )
-    saving = None if job is None else relative * job
+    job = decision.jobs.hours if in_time else decision.jobs.cost
+    saving = None if chosen is None else relative * float(job[chosen])
     cost = float(found.cost[best])
-    worth = in_time or (saving is not None and saving > cost)
+    pays = saving is not None and (in_time or saving > cost)
     made = NextProbe(
         machine=one.name,
         cloud=one.cloud,
         nodes=nodes,
         probe_seconds=seconds,
-        probe_usd=cost if dollars else None,
+        probe_usd=cost if question.currency == "usd" else None,
         probe_device_hours=float(decision.ways.workers[row]) * seconds / 3600,
-        expected_saving_usd=saving if dollars and not in_time else None,
+        expected_saving_usd=saving if question.currency == "usd" and not in_time else None,
         expected_saving_hours=saving if in_time else None,
         expected_saving_fraction=relative,
-        worth_it=bool(worth and relative > 0),
+        expected_overrun_avoided_fraction=avoided,
+        worth_it=(pays and relative > 0) or avoided > LEAST_SHARE,
         words="",
     )
     return made.model_copy(update={"words": recommend_words.probe(made)})

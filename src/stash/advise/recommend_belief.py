@@ -29,8 +29,9 @@ BAND_QUANTILE, MEASURED_QUANTILE = 1.645, 1.960
 #: Spread of log(measured / predicted) among GPUs of one source, model and precision: what remains
 #: between kinds of GPUs once one of them is known (`benchmarks/recommend_public.py` prints it).
 GPU_LOG_SD = 0.18
-#: The same among numbers of nodes of one source, model and machine: what one says not of another.
-NODES_LOG_SD = 0.12
+#: The same among rows of several nodes: between sources, models and machines, and among numbers of
+#: nodes of one of them.
+NETWORK_LOG_SD, NODES_LOG_SD = 0.2, 0.12
 #: What exchange inside machines has in common, and that share of the variance of networks: one job
 #: brings the same software everywhere. The first is the spread among sources; of the second public
 #: data tell too little, so half of it is an assumption.
@@ -116,7 +117,9 @@ def believe(
     }
     times = _shifted(ways, times, effects, mean, len(kinds), measured)
     own = np.where(ways.nodes > 1, NODES_LOG_SD**2, 0.0)
-    own[list(measured)] = 0.0
+    for row, timing in measured.items():
+        # What is left is the error of the reading, which is nobody else's.
+        effects[row], own[row] = 0.0, timing.log_sd**2
     variance = _variance(effects, covariance) + own
     low, high = _bounds(ways, times, variance, {o.gpu.key for o in seen}, measured)
     return Belief(times, low, high, measured, effects, covariance, own)
@@ -254,13 +257,14 @@ def _band(setting: str, kind: str, share: Array) -> tuple[Array, Array]:
 def _link_log_sd(ways: Grid, share: Array) -> tuple[Array, Array]:
     """How far a machine, and its network, are off once the GPU's own time is known."""
 
-    def spread(kind: str) -> Array:
-        low, high = _band("calibrated", kind, share)
+    def spread(kind: str, shares: Array) -> Array:
+        low, high = _band("calibrated", kind, shares)
         wide: Array = (high - low) / (2 * BAND_QUANTILE)
         return wide
 
-    machine = spread("node")
-    network = np.sqrt(np.maximum(0.0, spread("nodes") ** 2 - machine**2 - NODES_LOG_SD**2))
+    machine = spread("node", share[ways.one_node])
+    network = spread("nodes", share) ** 2 - machine**2 - NODES_LOG_SD**2
+    network = np.sqrt(np.maximum(network, NETWORK_LOG_SD**2))
     return machine, np.where(ways.nodes > 1, network, 0.0)
 
 

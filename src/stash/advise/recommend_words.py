@@ -65,19 +65,30 @@ def probe(found: NextProbe) -> str:
         if found.probe_usd is None
         else f"${found.probe_usd:.2f}"
     )
-    if found.expected_saving_fraction <= 0:
+    brings = _brings(found)
+    if not brings:
         return "No measurement of one machine is expected to change the decision."
-    if found.expected_saving_usd is not None:
-        saved = f"save ${found.expected_saving_usd:.2f} of the job"
-    elif found.expected_saving_hours is not None:
-        saved = f"save {hours(found.expected_saving_hours)} of the job"
-    else:
-        saved = f"save {100 * found.expected_saving_fraction:.2g} % of the job"
     verdict = "" if found.worth_it else "; that is less than it costs, so decide now"
     return (
-        f"Measure {what} next ({minutes}, {paid}): deciding after that is expected to {saved}"
-        f"{verdict}."
+        f"Measure {what} next ({minutes}, {paid}): deciding after that is expected to "
+        f"{' and to '.join(brings)}{verdict}."
     )
+
+
+def _brings(found: NextProbe) -> list[str]:
+    brings = []
+    if found.expected_saving_fraction > 0.001:
+        if found.expected_saving_usd is not None:
+            saved = f"${found.expected_saving_usd:.2f}"
+        elif found.expected_saving_hours is not None:
+            saved = hours(found.expected_saving_hours)
+        else:
+            saved = f"{100 * found.expected_saving_fraction:.2g} %"
+        brings.append(f"save {saved} of the job")
+    if found.expected_overrun_avoided_fraction > 0.001:
+        avoided = _percent(found.expected_overrun_avoided_fraction)
+        brings.append(f"overrun the limit by {avoided} less")
+    return brings
 
 
 def remarks(

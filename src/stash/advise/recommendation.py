@@ -122,10 +122,11 @@ class NextProbe(Model):
     probe_seconds: Seconds  # set-up and profiling
     probe_usd: Quantity | None
     probe_device_hours: Quantity
-    expected_saving_usd: Quantity | None  # of the job, by deciding after the measurement
-    expected_saving_hours: Quantity | None  # where time is what counts
-    expected_saving_fraction: Quantity  # of the job's cost, time, or both at the knee
-    worth_it: bool  # does the expected saving exceed the price of the probe?
+    expected_saving_usd: Signed | None  # of the job, by deciding after the measurement
+    expected_saving_hours: Signed | None  # where time is what counts
+    expected_saving_fraction: Signed  # of cost, time, or both together at the knee
+    expected_overrun_avoided_fraction: Signed  # of the deadline or the budget
+    worth_it: bool  # does it save more than it costs, or keep a limit that would be missed?
     words: Text
 
 

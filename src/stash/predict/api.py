@@ -194,12 +194,14 @@ def _feed(source: pipeline.Source, instance: Instance, known: Calibration) -> pi
 def host_of(instance: Instance, storage_bytes_per_second: float | None) -> pipeline.Host:
     """What a node has for its data; storage as measured where the catalog knows no disk."""
     disk = instance.nvme_read_mb_per_second or instance.disk_mb_per_second
+    storage = disk * 1e6 if disk else storage_bytes_per_second
+    memory = instance.memory_bytes
     return pipeline.Host(
         cores=instance.vcpus or 1.0,
-        cache_bytes=None
-        if instance.memory_bytes is None
-        else instance.memory_bytes * CACHE_FRACTION,
-        storage_bytes_per_second=disk * 1e6 if disk else storage_bytes_per_second,
+        cache_bytes=None if memory is None else memory * CACHE_FRACTION,
+        storage_bytes_per_second=storage,
+        # Whatever a machine's disks give, its memory gives as well.
+        memory_bytes_per_second=max(pipeline.MEMORY_BYTES_PER_SECOND, storage or 0.0),
     )
 
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 PREFETCHED_BATCHES = 2
 #: Batches that may wait for a device where the number of loader workers is not known.
 QUEUED_BATCHES = 4
+#: Of the page cache, all cores together.
+MEMORY_BYTES_PER_SECOND = 10e9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +38,7 @@ class Host:
     cores: float
     cache_bytes: float | None = None
     storage_bytes_per_second: float | None = None
-    memory_bytes_per_second: float = 10e9  # of the page cache, all cores together
+    memory_bytes_per_second: float = MEMORY_BYTES_PER_SECOND
 
 
 @dataclass(frozen=True)

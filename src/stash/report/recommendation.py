@@ -92,8 +92,7 @@ def tie_words(found: Recommendation) -> str:
     names = [found.candidates[position].name for position in found.ties]
     more = len(names) - MAX_TIES
     listed = ", ".join(names[:MAX_TIES]) + (f" and {more} more" if more > 0 else "")
-    verb = "is" if len(names) == 1 else "are"
-    return f"Tied: by what is known, {listed} {verb} no worse than it for sure."
+    return f"Tied: what is known cannot tell it from {listed}."
 
 
 def _front_table(found: Recommendation, charset: Charset) -> Table:
