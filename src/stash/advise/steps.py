@@ -11,7 +11,7 @@ from stash.errors import UsageError
 from stash.predict.api import CACHE_FRACTION
 from stash.predict.pipeline import Loaders, lru_hits
 from stash.results.profile import Profile
-from stash.results.steps import compute_step, whole_iteration
+from stash.results.steps import compute_step
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,9 +28,15 @@ class Predicted:
 
     def whole(self, epoch: str) -> float | None:
         """An iteration of a later epoch or of the first; none where data was not measured."""
-        if epoch == "first":
-            return self.seconds.get("cold")
-        return self.later[0] if self.later else self.seconds[whole_iteration(set(self.seconds))]
+        fed = self.seconds.get("cold" if epoch == "first" else "warm")
+        if epoch == "later" and self.later is not None:
+            fed = self.later[0]
+        if fed is None and epoch == "later":
+            known = (self.seconds.get(step) for step in ("scaleout", "node", "solo"))
+            return next((one for one in known if one is not None), None)
+        if fed is None or "scaleout" not in self.seconds:
+            return fed
+        return self.seconds["scaleout"] + fed - self.seconds["node"]  # data is fed on one node
 
     def waiting_per_sample(self, epoch: str) -> float | None:
         """What a worker waits for anything, by sample, so that batches can be compared."""
