@@ -1,6 +1,6 @@
 """What dividing loader workers gains on two real jobs that run at the same time.
 
-Both jobs are profiled alone, with emulated devices and loaders that take a known time. `stash.share`
+Both jobs are profiled alone, with emulated devices and loaders of a known time. `stash.share`
 divides loader workers between them; then both train at once, plainly and without Stash, with that
 division and with an even one in turn. What counts is samples per second of both together.
 
