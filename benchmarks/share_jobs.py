@@ -4,7 +4,7 @@ Both jobs are profiled alone, with emulated devices and loaders of a known time.
 divides loader workers between them; then both train at once, plainly and without Stash, with that
 division and with an even one in turn. What counts is samples per second of both together.
 
-    python benchmarks/share_jobs.py [--repeats 3] [--seconds 25]
+    python benchmarks/share_jobs.py [--repeats 2] [--seconds 45]
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 
-from truth_worlds import BATCHES, FACTORY, VARIABLE, WORKERS, World
+from truth_worlds import FACTORY, VARIABLE, World
 
 import stash
 from stash.results.profile import Profile
@@ -40,22 +40,20 @@ class Known:
     name: str
     world: World
 
-    @property
-    def samples_per_epoch(self) -> int:
-        return WORKERS * BATCHES * self.world.samples_per_batch
 
-
-#: One waits for its loaders, the other for its device.
+#: One waits for its loaders, the other for its device. Epochs are long enough for the start of one,
+#: when the queue is empty, to weigh little.
+SIZE = {"samples_per_batch": 8, "batches": 100}
 JOBS = (
-    Known("heavy", World(iteration_seconds=0.05, prepare_seconds=0.4, samples_per_batch=8)),
-    Known("light", World(iteration_seconds=0.1, prepare_seconds=0.1, samples_per_batch=8)),
+    Known("heavy", World(iteration_seconds=0.05, prepare_seconds=0.4, **SIZE)),
+    Known("light", World(iteration_seconds=0.1, prepare_seconds=0.1, **SIZE)),
 )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=25.0, help="of training, each time")
+    parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=45.0, help="of training, each time")
     options = parser.parse_args()
     profiles = [profile(job) for job in JOBS]
     found = stash.share(*profiles, cores=LOADER_WORKERS + len(JOBS))
@@ -150,7 +148,7 @@ def rate(job: Known, text: str) -> float:
     seconds = [float(found) for number, found in EPOCH.findall(text) if number != "0"]
     if not seconds:
         raise SystemExit(f"No epoch of {job.name} was complete: allow more --seconds.")
-    return job.samples_per_epoch * len(seconds) / sum(seconds)
+    return job.world.samples * len(seconds) / sum(seconds)
 
 
 def environment(job: Known) -> dict[str, str]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import stash
-from profiles import HAND_WORKED, noisy, profile_of
+from profiles import HAND_WORKED, disturbance, noisy, profile_of
 from stash.advise.whatif import WhatIf
 from stash.cli.main import main
 from stash.errors import StashError, UsageError
@@ -233,3 +233,11 @@ def test_the_terminal_shows_both_columns_within_80_characters(
     assert "--num-workers 4 (a setting)" in shown.replace(" \n", " ")
     assert main([*arguments, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["schema"] == "stash.whatif/1"
+
+
+def test_what_others_do_on_the_machine_is_not_the_jobs_own_work() -> None:
+    """All cores are busy, but hardly with this job: fewer cores would do."""
+    alone = profile_of(disturbance=disturbance(cpu_busy_seconds=8.0, worker_cpu_seconds=0.25))
+    assert seconds(stash.whatif(alone, cores=4), "warm") == pytest.approx(0.2, rel=0.02)
+    crowded = profile_of(disturbance=disturbance(cpu_busy_seconds=8.0))
+    assert seconds(stash.whatif(crowded, cores=4), "warm") == pytest.approx(0.4, rel=0.02)
