@@ -225,7 +225,7 @@ def _parse() -> argparse.Namespace:
     kinds = ("workers", "storage", "cache")
     parser.add_argument("--only", nargs="+", choices=kinds, default=kinds)
     parser.add_argument("--kept", type=Path, default=Path("whatif-lab"))
-    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--short", action="store_true", help="six rounds each")
     return parser.parse_args()
 
