@@ -17,7 +17,6 @@ import contextlib
 import json
 import mmap
 import os
-import random
 import subprocess
 import sys
 import tempfile
@@ -26,6 +25,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
+from torch.utils.data import DistributedSampler
 from truth_worlds import FACTORY, VARIABLE, World, write_files
 
 import stash
@@ -138,7 +138,7 @@ def measure(one: Setting, *, rounds: int) -> str:
             write_files(world, files)
             world = replace(world, files=str(files))
             inside = all_.enter_context(resources.storage(files, f"{one.storage_mb}MB/s")).inside
-            all_.enter_context(held_in_memory(files, one.cached_percent))
+            all_.enter_context(held_in_memory(world, one.cached_percent))
         command = [*inside, sys.executable, "-m", "stash", "profile", FACTORY]
         command += ["--device", world.device, "--nproc-per-node", str(one.workers)]
         command += ["--num-workers", str(world.loader_workers), "--steps", one.steps]
@@ -151,13 +151,13 @@ def measure(one: Setting, *, rounds: int) -> str:
 
 
 @contextlib.contextmanager
-def held_in_memory(folder: Path, percent: int) -> Iterator[None]:
-    """This part of all files stays in the page cache, whoever tries to evict it."""
-    files = sorted(folder.iterdir())
-    random.Random(0).shuffle(files)
+def held_in_memory(world: World, percent: int) -> Iterator[None]:
+    """This part of every batch stays in the page cache, whoever tries to evict it."""
+    order = list(DistributedSampler(range(world.samples), num_replicas=1, rank=0))
+    batch = world.samples_per_batch
     held = []
-    for path in files[: len(files) * percent // 100]:
-        with path.open("rb") as file:
+    for number in (n for place, n in enumerate(order) if place % batch < batch * percent // 100):
+        with (Path(str(world.files)) / str(number)).open("rb") as file:
             mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
         held.append(mapped)
         mapped[:: mmap.PAGESIZE]  # pages that a process has mapped are not evicted
@@ -225,7 +225,7 @@ def _parse() -> argparse.Namespace:
     kinds = ("workers", "storage", "cache")
     parser.add_argument("--only", nargs="+", choices=kinds, default=kinds)
     parser.add_argument("--kept", type=Path, default=Path("whatif-lab"))
-    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--short", action="store_true", help="six rounds each")
     return parser.parse_args()
 

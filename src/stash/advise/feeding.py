@@ -152,7 +152,10 @@ def _core_seconds(profile: Profile, step: str) -> float | None:
     seen = profile.telemetry.get(step)
     if seen is None:
         return None
-    return seen.cpu_percent / 100 * profile.machine.cores * _seconds(profile, step)
+    busy = seen.cpu_percent / 100 * profile.machine.cores
+    if seen.worker_cpu_percent is not None:  # without what else ran on the machine
+        busy = seen.worker_cpu_percent / 100 * profile.machine.workers_per_node
+    return busy * _seconds(profile, step)
 
 
 def _seconds(profile: Profile, step: str) -> float:

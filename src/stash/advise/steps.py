@@ -11,7 +11,7 @@ from stash.errors import UsageError
 from stash.predict.api import CACHE_FRACTION
 from stash.predict.pipeline import Loaders, lru_hits
 from stash.results.profile import Profile
-from stash.results.steps import compute_step, whole_iteration
+from stash.results.steps import compute_step
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,10 +28,11 @@ class Predicted:
 
     def whole(self, epoch: str) -> float | None:
         """An iteration of a later epoch or of the first; none where data was not measured."""
-        if epoch == "later" and self.later:
-            return self.later[0]
-        terms = whole_iteration(set(self.seconds), "cold" if epoch == "first" else "warm")
-        return None if terms is None else sum(sign * self.seconds[step] for sign, step in terms)
+        known = dict(self.seconds)
+        if self.later is not None:
+            known["warm"] = self.later[0]
+        terms = whole_iteration(set(known), "cold" if epoch == "first" else "warm")
+        return None if terms is None else sum(sign * known[step] for sign, step in terms)
 
     def waiting_per_sample(self, epoch: str) -> float | None:
         """What a worker waits for anything, by sample, so that batches can be compared."""

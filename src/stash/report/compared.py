@@ -16,6 +16,7 @@ from stash.report.names import names_of
 from stash.report.side_by_side import Cell, SideBySide, side_by_side
 from stash.results.profile import Profile
 
+WIDE = 92
 NOTE = (
     "Changes are to the first profile. Intervals are 95 %, of predictions 90 %; a change whose "
     "interval holds zero is not significant."
@@ -31,7 +32,7 @@ def print_comparison(profiles: Sequence[Profile], console: Console, *, anyway: b
         if line.remark:
             console.print(Text(charset.safe(f"  {line.remark}"), style="dim"))
     console.print()
-    console.print(_table(found, charset))
+    console.print(_table(found, charset, gap=1 if console.width >= WIDE else 0))
     console.print(Text(NOTE, style="dim"))
 
 
@@ -69,9 +70,9 @@ def _which(which: Which) -> str:
     return f"{which.id} {which.workload} on {nodes}{machine}, {which.provenance.value}"
 
 
-def _table(found: SideBySide, charset: Charset) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
-    for heading in ("", "profile", "value", "change", "significant?"):
+def _table(found: SideBySide, charset: Charset, *, gap: int) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, gap, 0, 0), pad_edge=False, show_edge=False)
+    for heading in ("", "", "value", "change", "significant?"):
         table.add_column(heading, overflow="fold")
     for column, heading in enumerate(found.headings):
         for row, line in enumerate(found.lines):

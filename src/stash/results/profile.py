@@ -109,6 +109,7 @@ class Telemetry(Model):
     memory_used_bytes: Count
     device_busy_percent: Quantity | None
     device_memory_used_bytes: Count | None
+    worker_cpu_percent: Quantity | None = None  # of one core, the first worker with its loaders
 
 
 class Run(Model):
