@@ -37,6 +37,7 @@ def csv_rows(study: Study) -> Iterator[Row]:
         row: Row = {
             "model": cell.model,
             "batch": cell.batch,
+            "largest": cell.largest,
             "machine": cell.machine,
             "gpus": machine.workers,
             "repeat": cell.repeat,

@@ -79,6 +79,7 @@ class Cell(Model):
 
     model: Name
     batch: Positive
+    largest: bool  # chosen to fill the device's memory, so another one on another device
     machine: Name
     repeat: Positive
     status: Literal["done", "failed", "does not fit"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 from stash.errors import StashError, UsageError
@@ -56,22 +57,29 @@ def byte_scale(plan: Plan) -> float:
 
 def resolve_batch(plan: Plan, model: str, batch: Batch) -> int:
     """The batch as a number that fits, or DoesNotFitError."""
-    from stash.launch import memory
-    from stash.workloads import train
-
     device, workers, _ = _device(plan)
     assert plan.here is not None
-    workload = train.resolve(model, plan.here.data, None, device)
-    available = memory.per_worker_bytes(device, workers)
-    try:
-        largest = memory.largest_batch(workload, available)
-    except UsageError as error:
-        raise DoesNotFitError(error.message) from None
+    largest = _largest_batch(model, plan.here.data, device, workers)
+    if largest < 1:
+        raise DoesNotFitError("Not even one sample fits.")
     if batch == "max":
         return largest
     if batch > largest:
         raise DoesNotFitError(f"The largest batch that fits is {largest}.")
     return batch
+
+
+@cache
+def _largest_batch(model: str, data: Path | None, device: DeviceName, workers: int) -> int:
+    """0 when not even one sample fits."""
+    from stash.launch import memory
+    from stash.workloads import train
+
+    workload = train.resolve(model, data, None, device)
+    try:
+        return memory.largest_batch(workload, memory.per_worker_bytes(device, workers))
+    except UsageError:
+        return 0
 
 
 def measure(plan: Plan, model: str, batch: int, repeat: int) -> Profile:
@@ -103,6 +111,7 @@ def measure(plan: Plan, model: str, batch: int, repeat: int) -> Profile:
     if done.exit_code:
         raise StashError(f"{done.profile.run.message} What there is of it: {done.path}")
     done.path.unlink()
+    done.path.parent.rmdir()
     return done.profile
 
 

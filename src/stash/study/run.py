@@ -151,6 +151,7 @@ def _without(one: Asked, batch: int, status: str, message: str) -> Cell:
         {
             "model": one.model.name,
             "batch": batch,
+            "largest": one.batch == "max",
             "machine": one.machine.name,
             "repeat": one.repeat,
             "status": status,

@@ -85,7 +85,7 @@ def _panels(rows: Sequence[Row], panels: Sequence[tuple[str, str]], width: int) 
         colour = alt.Color(
             "series:N",
             scale=alt.Scale(domain=series, range=colours),
-            legend=alt.Legend(columns=3, symbolType="square") if last else None,
+            legend=alt.Legend(columns=3, symbolType="square"),
         )
         line = base.mark_line(strokeDash=look.outline_dash).encode(x=x, y=y, color=colour)
         point = base.mark_point(shape=look.shape, filled=True, size=50)

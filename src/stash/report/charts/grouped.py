@@ -83,16 +83,24 @@ def _panel(
     x = alt.X(
         "group:N",
         sort=groups,
-        axis=alt.Axis(title=across if last else None, labelAngle=0, labelLimit=130, ticks=False),
+        axis=alt.Axis(
+            title=across if last else None,
+            labelAngle=0,
+            labelExpr="split(datum.label, ' ')",  # the batch below its model
+            labelFontSize=12 if len(groups) < 6 else 10,
+            labelLimit=180,
+            ticks=False,
+        ),
     )
-    offset = alt.XOffset("series:N", sort=series, scale=alt.Scale(domain=series))
+    here = [one for one in series if any(bar.series == one for bar in own)]
+    offset = alt.XOffset("series:N", sort=here, scale=alt.Scale(domain=here))
     y = alt.Y("value:Q", axis=alt.Axis(title=panel.quantity, tickCount=5))
     colours = [SERIES[number % len(SERIES)] for number in range(len(series))]
     colour = alt.Color(
         "series:N",
         sort=series,
         scale=alt.Scale(domain=series, range=colours),
-        legend=alt.Legend(columns=4, symbolType="square") if last else None,
+        legend=alt.Legend(columns=4, symbolType="square"),
     )
     layers = []
     for provenance in sorted({bar.provenance for bar in own}):

@@ -178,28 +178,21 @@ def _memory(study: Study, done: Sequence[Done]) -> Picture | None:
             if kept is None or machine.gpus_per_node < kept.gpus_per_node:
                 smallest[machine.family] = machine
     machines = {one.name for one in smallest.values()}
-    panel = Panel("Largest need during training", "GPU memory %")
+    panels = [Panel(model, "GPU memory %") for model in MEMORY_MODELS]
     bars = [
         Bar(
-            panel.name,
-            f"{cell.model} ({cell.batch})",
+            cell.model,
+            str(cell.batch),
             f"{study.machine(cell.machine).family}: {cell.machine}",
             derived(numbers.memory_percent),
             numbers.provenance,
         )
-        for cell, numbers in sorted(done, key=lambda one: (one[0].model, one[0].batch))
+        for cell, numbers in sorted(done, key=lambda one: one[0].batch)
         if cell.machine in machines and cell.model in MEMORY_MODELS
-        if numbers.memory_percent is not None and not _is_largest(study, cell)
+        if numbers.memory_percent is not None and not cell.largest
     ]
-    return _picture(_name("memory"), "GPU memory in use", bars, [panel], "%", "model (batch)")
-
-
-def _is_largest(study: Study, cell: Cell) -> bool:
-    """A batch chosen to fill the memory says nothing of how much of it a model needs."""
-    others = {
-        one.machine for one in study.cells if (one.model, one.batch) == (cell.model, cell.batch)
-    }
-    return len(others) == 1 and len(study.machines) > 1
+    shown = [panel for panel in panels if any(bar.panel == panel.name for bar in bars)]
+    return _picture(_name("memory"), "GPU memory in use", bars, shown, "%", "batch per GPU")
 
 
 def _picture(
@@ -249,7 +242,8 @@ def _two_batches(done: Sequence[Done]) -> list[tuple[str, list[Done]]]:
     """The smallest and the largest batch of each model that most machines have, as in the paper."""
     smallest, largest = [], []
     for model in dict.fromkeys(cell.model for cell, _ in done):
-        own = [one for one in done if one[0].model == model]
+        of_model = [one for one in done if one[0].model == model]
+        own = [one for one in of_model if not one[0].largest] or of_model
         counts: dict[int, int] = {}
         for cell, _ in own:
             counts[cell.batch] = counts.get(cell.batch, 0) + 1
