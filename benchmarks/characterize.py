@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+
+import psutil
 
 DEVICE = "emulated:v100:bytes=0.05:time=4"
 #: What a core prepares is measured here, model by model; storage is what Amazon documents for gp2.
@@ -45,7 +46,7 @@ def main() -> None:
     done = subprocess.run([*command, "--json"], stdout=subprocess.PIPE, check=False)
     study = json.loads(done.stdout)
     names = {path.name for path in (options.out / "figures").iterdir()}
-    wanted = [number for number in FIGURES[options.kind]]
+    wanted = list(FIGURES[options.kind])
     print(
         json.dumps(
             {
@@ -90,7 +91,9 @@ def run_until_killed(command: list[str], out: Path) -> Path:
         raise SystemExit("The study ended before it could be killed.")
     finally:
         if study.poll() is None:
-            study.send_signal(signal.SIGKILL)
+            root = psutil.Process(study.pid)
+            for process in (*root.children(recursive=True), root):
+                process.kill()
             study.wait()
 
 
