@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from stash.cli import catalog as catalog_command
+from stash.cli import characterize as characterize_command
 from stash.cli import compare as compare_command
 from stash.cli import doctor as doctor_command
 from stash.cli import export as export_command
@@ -50,6 +51,7 @@ app.command("compare")(compare_command.compare)
 app.command("whatif")(whatif_command.whatif)
 app.command("share")(share_command.share)
 app.command("recommend")(recommend_command.recommend)
+app.add_typer(characterize_command.app, name="characterize")
 app.add_typer(catalog_command.app, name="catalog")
 app.add_typer(launch_command.app, name="launch")
 app.add_typer(lab_command.app, name="lab")

@@ -6,7 +6,7 @@ predict the steps, write the document.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -50,6 +50,7 @@ def predict(
     samples: int | None = None,
     samples_per_core: float | None = None,
     sample_bytes: float | None = None,
+    storage_mb_per_second: float | None = None,
     snapshot: str = catalog.CURRENT,
 ) -> Profile:
     """Predict the profile of a model on an instance of the catalog."""
@@ -64,6 +65,19 @@ def predict(
         source = pipeline.Source(
             preprocessing_per_core=samples_per_core, bytes_per_sample=sample_bytes, samples=samples
         )
+    elif source is not None:
+        source = replace(
+            source,
+            bytes_per_sample=sample_bytes or source.bytes_per_sample,
+            samples=samples or source.samples,
+        )
+    if storage_mb_per_second is not None:
+        disk = replace(
+            machine.instance,
+            nvme_read_mb_per_second=None,
+            disk_mb_per_second=storage_mb_per_second,
+        )
+        machine = replace(machine, instance=disk)
     predicted = _predict(known, batch, dtype, machine, calibration, FITTED)
     return as_profile(
         predicted,
