@@ -75,3 +75,26 @@ def test_without_data_or_node_nothing_is_put_together(missing: str) -> None:
         for one in (one_round(0), one_round(1))
     ]
     assert "epochs" not in found(rounds)
+
+
+def across(*scaleout: float) -> list[Round]:
+    return [
+        Round(
+            launch=0,
+            number=number,
+            at_seconds=float(number),
+            blocks=(block("node", 0.1), block("scaleout", seconds + 0.001 * (number % 2))),
+        )
+        for number, seconds in enumerate(scaleout)
+    ]
+
+
+def test_a_link_that_becomes_slower_is_told_with_both_times() -> None:
+    check = found(across(*[0.15] * 6, *[0.3] * 6))["steady network"]
+    assert check.status == "warn"
+    assert "50.5 ms" in check.message and "200 ms" in check.message
+
+
+def test_a_link_that_stays_as_it_is_passes() -> None:
+    assert found(across(*[0.15] * 12))["steady network"].status == "pass"
+    assert "steady network" not in found(across(*[0.15] * 9))
