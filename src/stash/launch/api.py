@@ -35,8 +35,7 @@ from stash.launch.supervise import (
 from stash.results import store
 from stash.results.assemble import Outcome, Recording, assemble
 from stash.results.profile import Profile
-from stash.results.recording import Phase
-from stash.results.recording import Check
+from stash.results.recording import Check, Phase
 
 
 @dataclass(frozen=True)
