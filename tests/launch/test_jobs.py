@@ -97,7 +97,7 @@ def test_one_node_needs_no_meeting_point() -> None:
     for text in (
         sky.task(alone, sky.SkyOptions()),
         kubernetes.manifest(alone, kubernetes.KubernetesOptions()),
-        slurm.script(alone, slurm.SlurmOptions(out=Path("out"))),
+        slurm.script(alone, slurm.SlurmOptions(out=Path("out"), python="python3")),
     ):
         assert "rdzv" not in text and "stash profile resnet18" in text
 
@@ -105,10 +105,10 @@ def test_one_node_needs_no_meeting_point() -> None:
 def test_an_sbatch_line_takes_no_quotes_and_no_second_line(tmp_path: Path) -> None:
     for name in ('a"b', "a\n#SBATCH --uid=0", "a\\b"):
         with pytest.raises(StashError, match="cannot stand in an #SBATCH line"):
-            slurm.script(JOB, slurm.SlurmOptions(out=tmp_path, partition=name))
-    text = slurm.script(
-        JOB, slurm.SlurmOptions(out=Path("/a b/100%"), directives=("--qos=high", "exclusive"))
-    )
+            slurm.script(JOB, slurm.SlurmOptions(out=tmp_path, python="p", partition=name))
+    more = ("--qos=high", "exclusive")
+    options = slurm.SlurmOptions(out=Path("/a b/100%"), python="p", directives=more)
+    text = slurm.script(JOB, options)
     assert '#SBATCH --output="/a b/100%%/slurm-%j.log"' in text
     assert "#SBATCH --qos=high\n" in text and "#SBATCH --exclusive\n" in text
 

@@ -53,8 +53,9 @@ def test_a_profile_with_links_tells_of_exchange_memory_and_storage(
 
 
 class TestWithRoot:
-    pytestmark = [pytest.mark.gang, *NEEDS_ROOT]
+    pytestmark = NEEDS_ROOT
 
+    @pytest.mark.gang
     def test_no_exchange_between_hosts_is_faster_than_their_link(self, tmp_path: Path) -> None:
         """Strict bounds are in benchmarks/links_lab.py; here the machine may be busy."""
         with hosts(2, "200mbit") as pair:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,7 +34,7 @@ class SlurmOptions:
     gpus_per_node: int | None = None
     directives: tuple[str, ...] = ()  # further options of sbatch, such as qos=high
     setup: tuple[str, ...] = ()  # lines of shell before the command, such as module load
-    python: str = sys.executable
+    python: str
 
 
 def script(job: Job, options: SlurmOptions) -> str:
