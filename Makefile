@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 TOOLS  := $(VENV)/.tools-installed
 
-.PHONY: setup profile test oldest check docs truth mutants bench system clean
+.PHONY: setup profile test proofs oldest check docs truth mutants bench system clean
 
 setup: $(STAMP)
 
@@ -24,7 +24,11 @@ profile: setup
 	$(BIN)/stash profile tinycnn --max-minutes 3
 
 test: $(TOOLS)
-	$(BIN)/pytest
+	$(BIN)/pytest -m 'not proof'
+
+# Short forms of long proofs: slow links, several machines, schedulers; some minutes.
+proofs: $(TOOLS)
+	$(BIN)/pytest -m proof
 
 check: $(TOOLS)
 	$(BIN)/ruff format --check src tests benchmarks examples
@@ -41,7 +45,7 @@ oldest:
 	$(PYTHON) -m venv $(VENV)-oldest
 	$(VENV)-oldest/bin/pip install -q 'torch==2.6.0' 'torchvision==0.21.0'
 	$(VENV)-oldest/bin/pip install -q -e '.[report,dev]'
-	$(VENV)-oldest/bin/pytest -m 'gang or not root'
+	$(VENV)-oldest/bin/pytest -m 'not proof and (gang or not root)'
 
 # Would the tests notice? Mistakes are put into the code one at a time; writes docs/mutants.md.
 mutants: $(TOOLS)

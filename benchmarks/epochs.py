@@ -7,6 +7,7 @@ Epochs run in launches of their own, so the profile takes several launches too: 
 know how launches differ.
 
     python benchmarks/epochs.py [--images 2048] [--repeats 3] [--launches 4] [--minutes 3]
+    python benchmarks/epochs.py --device emulated:v100:bytes=0.05:time=8    slower devices
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from stash.launch.request import Request
 from stash.results.document import Interval
 from stash.workloads.generate import cache_folder, generate_images
 
+#: Loaders keep two cores busy beside it, so that epochs depend on who gets which core when.
 DEVICE = "emulated:v100:bytes=0.05:time=4"
 
 
@@ -35,6 +37,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--launches", type=int, default=4)
     parser.add_argument("--minutes", type=float, default=3.0)
+    parser.add_argument("--device", default=DEVICE)
     options = parser.parse_args()
     place = cache_folder()  # on a disk: temporary folders may lie in memory
     place.mkdir(parents=True, exist_ok=True)
@@ -43,7 +46,7 @@ def main() -> None:
         first, later = _profiled(data, Path(folder), options)
         inside = total = 0
         for repeat in range(options.repeats):
-            seconds = _epochs(data)
+            seconds = _epochs(data, options.device)
             for name, value, interval in zip(
                 ("cold", "warm", "warm"), seconds, (first, later, later), strict=True
             ):
@@ -64,7 +67,7 @@ def _profiled(data: Path, folder: Path, options: argparse.Namespace) -> tuple[In
         data=data,
         nproc_per_node=2,
         num_workers=1,
-        device=DEVICE,
+        device=options.device,
         steps=("node", "warm", "cold"),
         half_width=0.01,
         max_minutes=options.minutes,
@@ -76,12 +79,12 @@ def _profiled(data: Path, folder: Path, options: argparse.Namespace) -> tuple[In
     return epoch.first.seconds, epoch.later.seconds
 
 
-def _epochs(data: Path) -> list[float]:
+def _epochs(data: Path, device: str) -> list[float]:
     """Seconds of a cold epoch and two warm ones, as rank 0 of a plain training run prints them."""
     pagecache.evict(path for path in data.rglob("*") if path.is_file())
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command += ["--nproc-per-node", "2", "-m", "stash.workloads.train", "resnet18"]
-    command += ["--data", str(data), "--device", DEVICE, "--num-workers", "1", "--epochs", "3"]
+    command += ["--data", str(data), "--device", device, "--num-workers", "1", "--epochs", "3"]
     environment = {**os.environ, "OMP_NUM_THREADS": str(max(1, usable_cores() // 2))}
     done = subprocess.run(
         command, check=True, env=environment, capture_output=True, text=True, timeout=300

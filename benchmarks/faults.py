@@ -190,7 +190,7 @@ def run(fault: Fault, chance: random.Random) -> Outcome:
 def _outcome(fault: Fault, setting: Setting, nodes: list[Node]) -> Outcome:
     seen = 0
     if fault.measures:
-        lab_cluster.until(lambda: nodes[0].rounds() > 0 or not _all_run(nodes), START_SECONDS)
+        lab_cluster.measures(nodes, START_SECONDS)
         time.sleep(setting.chance.uniform(0.0, 3.0))  # a random moment of a random round
         seen = nodes[0].rounds()
         fault.act(setting, nodes)
@@ -227,10 +227,6 @@ def _kept_elsewhere(node: Node) -> object:
 
     kept = sorted(node.folder.glob("stash-run-*/*.json"))
     return Profile.load(kept[-1]) if kept else None
-
-
-def _all_run(nodes: Sequence[Node]) -> bool:
-    return all(node.process.poll() is None for node in nodes)
 
 
 @contextlib.contextmanager

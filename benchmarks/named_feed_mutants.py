@@ -13,9 +13,11 @@ FEEDS = (
     Patch(
         "loader blocks start with a full queue",
         "engine/measure.py",
-        "        if step.feed is Feed.COLD:\n            self._pipeline.empty_page_cache()\n",
-        "        if step.feed is Feed.COLD:\n            self._pipeline.empty_page_cache()\n"
-        "        if step.feed.is_real:\n            self._pipeline.open()\n"
+        "        if step.feed is Feed.COLD and running:\n"
+        "            self._pipeline.empty_page_cache()\n",
+        "        if step.feed is Feed.COLD and running:\n"
+        "            self._pipeline.empty_page_cache()\n"
+        "        if step.feed.is_real and running:\n            self._pipeline.open()\n"
         "            self._gang.barrier()\n",
         "batches made before the block hide a stall",
         (LOADING,),
@@ -34,8 +36,8 @@ FEEDS = (
     Patch(
         "loaders pause before they are timed",
         "engine/measure.py",
-        "if not step.feed.is_real and step.who is Who.ALL:",
-        "if step.who is Who.ALL:",
+        "return not step.feed.is_real and step.who is not Who.FIRST",
+        "return step.who is not Who.FIRST",
         "a pause fills the queue",
         (LOADING,),
     ),
@@ -59,15 +61,16 @@ FEEDS = (
     Patch(
         "warm is really cold",
         "engine/measure.py",
-        "        if step.feed is Feed.COLD:\n",
-        "        if step.feed.is_real:\n",
+        "        if step.feed is Feed.COLD and running:\n",
+        "        if step.feed.is_real and running:\n",
         "fetch reads as zero",
         (MEASURE,),
     ),
     Patch(
         "cold is really warm",
         "engine/measure.py",
-        "        if step.feed is Feed.COLD:\n            self._pipeline.empty_page_cache()\n",
+        "        if step.feed is Feed.COLD and running:\n"
+        "            self._pipeline.empty_page_cache()\n",
         "",
         "fetch reads as zero",
         (MEASURE,),
@@ -75,8 +78,8 @@ FEEDS = (
     Patch(
         "cold in the table is warm",
         "results/steps.py",
-        'Step("cold", Who.ALL, Feed.COLD, True,',
-        'Step("cold", Who.ALL, Feed.WARM, True,',
+        'Step("cold", Who.NODE, Feed.COLD, True,',
+        'Step("cold", Who.NODE, Feed.WARM, True,',
         "fetch reads as zero",
         (METHOD, MEASURE),
     ),

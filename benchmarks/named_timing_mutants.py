@@ -7,6 +7,9 @@ from named_mutants import LOADING, MEASURE, METHOD, WHO, Patch
 EXCHANGE = "tests/engine/test_exchange.py"
 SWITCHBOARD = "tests/engine/test_switchboard.py"
 
+#: Tells the loop that is timed from that of workers that catch up.
+_AFTER_TIMED = "        self._bench.synchronize()\n        return lead_seconds"
+
 TIMING = (
     Patch(
         "the barrier is timed",
@@ -36,9 +39,9 @@ TIMING = (
     Patch(
         "heartbeats are timed",
         "engine/measure.py",
-        "        for _ in range(timed):\n            yield\n",
+        f"        for _ in range(timed):\n            yield\n{_AFTER_TIMED}",
         "        for _ in range(timed):\n            self._bench.heartbeat(step.name)\n"
-        "            yield\n",
+        f"            yield\n{_AFTER_TIMED}",
         "writing files inside the timed part",
         (MEASURE,),
     ),
@@ -54,9 +57,9 @@ TIMING = (
     Patch(
         "the device is synchronised in every iteration",
         "engine/measure.py",
-        "        for _ in range(timed):\n            yield\n",
+        f"        for _ in range(timed):\n            yield\n{_AFTER_TIMED}",
         "        for _ in range(timed):\n            yield\n            "
-        "self._bench.synchronize()\n",
+        f"self._bench.synchronize()\n{_AFTER_TIMED}",
         "host and device no longer overlap",
         (MEASURE,),
     ),
@@ -80,8 +83,8 @@ TIMING = (
     Patch(
         "block times are those of the lead-in",
         "engine/measure.py",
-        "seconds=tuple(None if s < 0 else s for s, _, _, _ in everyone),",
-        "seconds=tuple(None if s < 0 else s for _, s, _, _ in everyone),",
+        "seconds=_known(seconds),",
+        "seconds=_known(leads),",
         "columns mixed up on their way to the first worker",
         (MEASURE,),
     ),
@@ -96,15 +99,15 @@ TIMING = (
     Patch(
         "every worker draws its own order",
         "engine/measure.py",
-        "random.Random(plan.seed * 1000 + plan.launch)",
-        "random.Random(plan.seed * 1000 + plan.launch + gang.rank)",
+        "random.Random(plan.seed * 1000 + plan.launch + 7919 * plan.earlier_rounds)",
+        "random.Random(gang.rank + plan.seed * 1000 + plan.launch + 7919 * plan.earlier_rounds)",
         "workers run different steps at once",
         (MEASURE,),
     ),
     Patch(
         "every launch has the same order",
         "engine/measure.py",
-        "random.Random(plan.seed * 1000 + plan.launch)",
+        "random.Random(plan.seed * 1000 + plan.launch + 7919 * plan.earlier_rounds)",
         "random.Random(plan.seed)",
         "several launches repeat one draw",
         (MEASURE,),
@@ -163,7 +166,7 @@ WHO_AND_EXCHANGE = (
     Patch(
         "held workers go on",
         "engine/measure.py",
-        "running = step.who is Who.ALL or self._gang.rank == 0",
+        "running = self._runs(step.who)",
         "running = True",
         "solo is not alone",
         (WHO, MEASURE),
@@ -171,16 +174,16 @@ WHO_AND_EXCHANGE = (
     Patch(
         "held workers do not catch up",
         "engine/measure.py",
-        "yield from self._catch_up(lead + timed)",
-        "yield from self._catch_up(0)",
+        "held_seconds = yield from self._catch_up(lead, timed)",
+        "held_seconds = yield from self._catch_up(0, 0)",
         "workers count iterations differently, and frameworks hang",
         (WHO, MEASURE),
     ),
     Patch(
         "held workers catch up too few",
         "engine/measure.py",
-        "yield from self._catch_up(lead + timed)",
-        "yield from self._catch_up(timed)",
+        "held_seconds = yield from self._catch_up(lead, timed)",
+        "held_seconds = yield from self._catch_up(0, timed)",
         "the lead-in counts, too",
         (WHO, MEASURE),
     ),
@@ -188,7 +191,7 @@ WHO_AND_EXCHANGE = (
         "held workers catch up beside the timed one",
         "engine/measure.py",
         '        else:\n            self._bench.heartbeat("held")\n',
-        "        else:\n            yield from self._catch_up(lead + timed)\n"
+        "        else:\n            held_seconds = yield from self._catch_up(lead, timed)\n"
         "            running = True\n",
         "solo is not alone",
         (WHO, MEASURE),
@@ -196,32 +199,32 @@ WHO_AND_EXCHANGE = (
     Patch(
         "exchange left on in unsynced",
         "results/steps.py",
-        'Step("unsynced", Who.ALL, Feed.REPLAY, False,',
-        'Step("unsynced", Who.ALL, Feed.REPLAY, True,',
+        'Step("unsynced", Who.NODE, Feed.REPLAY, False,',
+        'Step("unsynced", Who.NODE, Feed.REPLAY, True,',
         "communication reads as zero",
         (METHOD, SWITCHBOARD),
     ),
     Patch(
         "exchange is off in node",
         "results/steps.py",
-        'Step("node", Who.ALL, Feed.REPLAY, True,',
-        'Step("node", Who.ALL, Feed.REPLAY, False,',
+        'Step("node", Who.NODE, Feed.REPLAY, True,',
+        'Step("node", Who.NODE, Feed.REPLAY, False,',
         "communication reads as zero",
         (METHOD, SWITCHBOARD),
     ),
     Patch(
         "exchange is off with real data",
         "results/steps.py",
-        'Step("warm", Who.ALL, Feed.WARM, True,',
-        'Step("warm", Who.ALL, Feed.WARM, False,',
+        'Step("warm", Who.NODE, Feed.WARM, True,',
+        'Step("warm", Who.NODE, Feed.WARM, False,',
         "communication is subtracted from prep",
         (METHOD, SWITCHBOARD),
     ),
     Patch(
         "the exchange switch is stuck",
         "engine/switchboard.py",
-        "            group.on = exchange\n",
-        "            group.on = True\n",
+        "            group.turn(exchange, among)\n",
+        "            group.turn(True, among)\n",
         "unsynced and solo exchange gradients",
         (SWITCHBOARD,),
     ),
@@ -236,8 +239,8 @@ WHO_AND_EXCHANGE = (
     Patch(
         "catching up exchanges gradients",
         "engine/switchboard.py",
-        "self._turn(Feed.REPLAY, False)",
-        "self._turn(Feed.REPLAY, True)",
+        "self._turn(Feed.REPLAY, False, ())",
+        "self._turn(Feed.REPLAY, True, self._ranks_of(Who.ALL))",
         "one worker waits for others that do not come",
         (SWITCHBOARD,),
     ),

@@ -31,10 +31,10 @@ from stash.results.profile import Profile
 from stash.results.steps import STALL_BY_NAME
 
 RATES = ("40mbit", "60mbit", "100mbit", "160mbit", "250mbit")
-#: Bytes and durations scaled so that a stall is a part of an iteration at the rates above.
+#: Bytes scaled so that what is exchanged takes about as long as an iteration at these rates.
 DEVICES = {
-    "resnet50": "emulated:v100:bytes=0.005:time=1.5",
-    "vgg11": "emulated:v100:bytes=0.001:time=1.5",
+    "resnet50": "emulated:v100:bytes=0.02",
+    "vgg11": "emulated:v100:bytes=0.004",
 }
 STEPS = "unsynced,node,cluster,spread"
 #: Rounds of the small runs that one run is cut into, to see how often intervals hold the truth.

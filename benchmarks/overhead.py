@@ -3,8 +3,10 @@
 Both loops run in the same two workers, block by block in random order, with plain gloo and plain
 DDP on one side and the switchable group, the replay feed and the step hooks on the other. With
 `--peer`, the loop under another tool runs between them. Every block has a lead-in that is not
-timed, because the first iterations after a switch carry something of the side before. In the case
-`idle` nothing is switched: a script's own loader and learning rate, through all seams.
+timed, because the first iterations after a switch carry something of the side before. Where a model
+lies in memory makes it faster or slower by a percent, so half of the time the bare loop's is built
+first, half of the time the engine's. In the case `idle` nothing is switched: a script's own loader
+and learning rate, through all seams.
 
     python benchmarks/overhead.py [--minutes 3] [--only conv] [--peer torch-profiler]
     python benchmarks/overhead.py --only conv --minutes 2 --append F     a slice of a long run
@@ -47,17 +49,29 @@ def main() -> None:
         _summarize(options.summary)
     else:
         for case in [options.only] if options.only else BOUNDS:
-            _launch(case, options)
+            _measure(case, options)
 
 
-def _launch(case: str, options: argparse.Namespace) -> None:
+def _measure(case: str, options: argparse.Namespace) -> None:
+    """Two launches of half the time each, and what both say together."""
+    with tempfile.TemporaryDirectory(prefix="stash-overhead-") as folder:
+        slices = Path(folder) / "slices"
+        for first in ("bare", "engine"):
+            _launch(case, first, slices, options)
+        if options.append is not None:
+            with options.append.open("a") as file:
+                file.write(slices.read_text())
+        _summarize(slices)
+
+
+def _launch(case: str, first: str, slices: Path, options: argparse.Namespace) -> None:
     from overhead_sides import serving
 
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command += ["--nproc-per-node", "2", __file__]
-    command += ["--minutes", str(options.minutes), "--only", case]
+    command += ["--minutes", str(options.minutes / 2), "--only", case, "--first", first]
     command += ["--peer", options.peer] if options.peer else []
-    command += ["--append", str(options.append)] if options.append else []
+    command += ["--append", str(slices)]
     with (
         tempfile.TemporaryDirectory(prefix="stash-overhead-", ignore_cleanup_errors=True) as folder,
         serving(options.peer, Path(folder)) as needed,
@@ -79,7 +93,7 @@ def _worker(options: argparse.Namespace) -> None:
         os.sched_setaffinity(0, {cores[rank % len(cores)]})
     torch.manual_seed(0)
     folder = Path(tempfile.mkdtemp(prefix="stash-overhead-"))
-    sides, board = make_sides(options.only, options.peer, folder)
+    sides, board = make_sides(options.only, options.peer, folder, options.first)
     gang = DistributedGang()
     for side in sides.values():
         with side.around_block():
@@ -92,10 +106,8 @@ def _worker(options: argparse.Namespace) -> None:
             "seconds": seconds,
             "processor_seconds": processor_seconds,
         }
-        if options.append is not None:
-            with options.append.open("a") as file:
-                file.write(json.dumps(found) + "\n")
-        _tell([found])
+        with options.append.open("a") as file:
+            file.write(json.dumps(found) + "\n")
     gang.barrier()
     os._exit(0)
 
@@ -192,6 +204,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=3.0, help="per case")
     parser.add_argument("--only", choices=tuple(BOUNDS))
     parser.add_argument("--peer", choices=PEERS, help="run the loop under this tool, too")
+    parser.add_argument("--first", choices=("bare", "engine"), help=argparse.SUPPRESS)
     parser.add_argument("--append", type=Path, metavar="FILE", help="keep every block's time here")
     parser.add_argument("--summary", type=Path, metavar="FILE", help="tell what is kept there")
     return parser.parse_args()

@@ -57,7 +57,9 @@ class Side:
                 self.optimizer.step()
 
 
-def make_sides(name: str, peer: str | None, folder: Path) -> tuple[dict[str, Side], Switchboard]:
+def make_sides(
+    name: str, peer: str | None, folder: Path, first: str
+) -> tuple[dict[str, Side], Switchboard]:
     """All sides of one case; makes the process groups, the engine's and a plain one."""
     plan = Plan(steps=("node",), workload=name, device=device_of(name))
     board = Switchboard(plan, folder, DataLoader.__iter__)
@@ -65,10 +67,15 @@ def make_sides(name: str, peer: str | None, folder: Path) -> tuple[dict[str, Sid
     dist.init_process_group("gloo")
     plain = dist.distributed_c10d.new_group(backend="gloo")  # not the one that can be switched
     case = build(name)
+    make: dict[str, Callable[[], Side]]
     if name == "idle":
-        sides = {"bare": _loading(case, plain, board), "engine": _idle(case, board)}
+        make = {"bare": lambda: _loading(case, plain, board), "engine": lambda: _idle(case, board)}
     else:
-        sides = {"bare": _bare(case, plain, board), "engine": _engine(case, board, folder)}
+        make = {
+            "bare": lambda: _bare(case, plain, board),
+            "engine": lambda: _engine(case, board, folder),
+        }
+    sides = {side: make[side]() for side in sorted(make, key=lambda side: side != first)}
     board._observer.close()
     uninstall()  # the hooks are put back around the engine's own blocks
     if peer is not None:

@@ -28,10 +28,6 @@ VARIABLE = "STASH_TRUTH_WORLD"
 FACTORY = f"{Path(__file__).resolve()}:job"
 
 WORKERS = 2
-#: Of one epoch and worker; more than a window of the engine's takes.
-BATCHES = 16
-#: Every sample is a file of its own, small enough to be read by one request to the disk.
-FILE_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +42,7 @@ class World:
     read_seconds: float = 0.0  # a batch, at the rate of the disk
     loader_workers: int = 0
     samples_per_batch: int = 2
+    batches: int = 16  # of one epoch and worker; more than a window of the engine's takes
     #: Whether the backward pass ends with a layer without gradients. What an exchange really takes,
     #: less than a millisecond, then hides there instead of blurring what is put in.
     tail: bool = True
@@ -53,6 +50,8 @@ class World:
     byte_scale: float = 1.0
     link_bytes_per_second: float | None = None  # of an all-reduce; none: as fast as it gets
     files: str | None = None  # folder with what is read
+    #: Every sample is a file of its own, small enough to be read by one request to the disk.
+    file_bytes: int = 1 << 16
     marks: str | None = None  # file by which neighbours know of each other
 
     @cached_property
@@ -74,7 +73,12 @@ class World:
         """The rate at which a batch takes as long to read as it should; none: not throttled."""
         if not self.read_seconds:
             return None
-        return round(self.samples_per_batch * FILE_BYTES / self.read_seconds)
+        return round(self.samples_per_batch * self.file_bytes / self.read_seconds)
+
+    @property
+    def samples(self) -> int:
+        """Of one epoch of all workers."""
+        return WORKERS * self.batches * self.samples_per_batch
 
     @property
     def tail_seconds(self) -> float:
@@ -131,8 +135,8 @@ def job() -> stash.Workload:
 def write_files(world: World, folder: Path) -> None:
     """What an epoch of all workers reads."""
     folder.mkdir(exist_ok=True)
-    for number in range(_samples(world.samples_per_batch)):
-        (folder / str(number)).write_bytes(os.urandom(FILE_BYTES))
+    for number in range(world.samples):
+        (folder / str(number)).write_bytes(os.urandom(world.file_bytes))
     os.sync()
 
 
@@ -148,17 +152,13 @@ def _install(world: World) -> None:
         resources.enter_own_group()
 
 
-def _samples(per_batch: int) -> int:
-    return WORKERS * BATCHES * per_batch
-
-
 def _workload(world: World) -> stash.Workload:
     if world.model is not None:
-        return _zoo_workload(world.model)
-    samples = _samples(world.samples_per_batch)
+        return _zoo_workload(world.model, world.batches)
+    samples = world.samples
     data: Dataset[Any] = _Instant(samples)
     if world.files is not None:
-        data = _Files(samples, Path(world.files))
+        data = _Files(samples, Path(world.files), world.file_bytes)
     if world.prepare_seconds:
         data = delays.SlowBatches(data, world.prepare_seconds)
     return stash.Workload(
@@ -172,12 +172,12 @@ def _workload(world: World) -> stash.Workload:
     )
 
 
-def _zoo_workload(model: str) -> stash.Workload:
+def _zoo_workload(model: str, batches: int) -> stash.Workload:
     entry = zoo.get(model)
     return stash.Workload(
         name=model,
         model=entry.builder,
-        data=_Images(_samples(entry.batch_size)),
+        data=_Images(WORKERS * batches * entry.batch_size),
         loss=entry.loss,
         optimizer=entry.optimizer,
         batch_size=entry.batch_size,
@@ -221,13 +221,14 @@ class _Instant(Dataset[Any]):
 class _Files(_Instant):
     """Samples that have to be read."""
 
-    def __init__(self, samples: int, folder: Path) -> None:
+    def __init__(self, samples: int, folder: Path, file_bytes: int) -> None:
         super().__init__(samples)
         self._folder = folder
+        self._file_bytes = file_bytes
 
     def __getitem__(self, index: int) -> int:
         with (self._folder / str(index)).open("rb", buffering=0) as file:
-            return len(file.read(FILE_BYTES))
+            return len(file.read(self._file_bytes))
 
 
 class _Images(_Instant):

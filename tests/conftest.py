@@ -10,7 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-DRAWS = find_spec("altair") is not None and find_spec("vl_convert") is not None
+DRAWS = find_spec("jinja2") is not None and find_spec("vl_convert") is not None
 #: These cannot even be imported without the packages that draw.
 DRAWING_TESTS = [
     "test_docs.py",

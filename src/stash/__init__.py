@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from stash.advise.compare import compare as compare
+    from stash.advise.recommend import recommend as recommend
+    from stash.advise.share import share as share
+    from stash.advise.whatif import whatif as whatif
     from stash.engine.own_feed import feed as feed
     from stash.errors import StashError as StashError
     from stash.launch.api import load as load
@@ -21,8 +25,12 @@ _PUBLIC = {
     "feed": "stash.engine.own_feed",
     "Profile": "stash.results.profile",
     "links": "stash.launch.links",
+    "recommend": "stash.advise.recommend",
     "load": "stash.launch.api",
     "profile": "stash.launch.api",
+    "compare": "stash.advise.compare",
+    "share": "stash.advise.share",
+    "whatif": "stash.advise.whatif",
     "Workload": "stash.workloads.workload",
     "supervised": "stash.workloads.workload",
 }

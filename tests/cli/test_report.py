@@ -48,11 +48,13 @@ def test_a_profile_that_is_not_there_is_wrong_usage(folder: Path, capsys: Captur
     assert not (folder / "report.html").exists()
 
 
-@pytest.mark.parametrize("package", ["altair", "vl_convert", "jinja2"])
-def test_a_package_that_is_missing_is_named_with_how_to_get_it(package: str, folder: Path) -> None:
+@pytest.mark.parametrize(("package", "option"), [("vl_convert", "--figures=x"), ("jinja2", "-oy")])
+def test_a_package_that_is_missing_is_named_with_how_to_get_it(
+    package: str, option: str, folder: Path
+) -> None:
     program = (
         f"import sys; sys.modules[{package!r}] = None; "
-        "from stash.cli.main import main; sys.exit(main(['report']))"
+        f"from stash.cli.main import main; sys.exit(main(['report', {option!r}]))"
     )
     run = subprocess.run(
         [sys.executable, "-c", program],

@@ -63,7 +63,7 @@ def test_workers_of_other_nodes_touch_no_data_and_no_page_cache() -> None:
     world = two_nodes()
     first, _, other, _ = world.workers
     assert "evict" in first.log and "open" in first.log
-    assert not {"evict", "open", "set warm", "set cold"} & set(other.log)
+    assert not {"evict", "open", "set warm", "set cold", "set node"} & set(other.log)
     assert world.facts.preprocessing is not None
     # Two workers prepare 4 batches of 8 samples each in a second.
     assert world.facts.preprocessing.samples_per_second[0] == pytest.approx(64)

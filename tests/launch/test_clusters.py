@@ -16,7 +16,7 @@ from stash.results.profile import Profile
 pytestmark = [pytest.mark.gang, *NEEDS_ROOT]
 
 #: Little to compute and little to send, so that four workers fit on two cores.
-SMALL = ("tinycnn", "--device", "emulated:v100:bytes=0.05:time=20", "--nproc-per-node", 2)
+SMALL = ("tinycnn", "--device", "emulated:v100:bytes=0.05:time=20", "--num-workers", 1)
 SECRETS = {"AWS_SECRET_ACCESS_KEY": "s3cr3t-of-a-cloud", "WANDB_API_KEY": "k3y-of-a-tracker"}
 
 LISTENING = """
@@ -38,9 +38,9 @@ def finished(
 ) -> tuple[list[lab_cluster.Node], Profile, set[str]]:
     """One whole run; the addresses on which anything listened while it measured."""
     folder = tmp_path_factory.mktemp("cluster")
-    arguments = (*SMALL, "--max-rounds", 2, "--timeout", 100)
+    arguments = (*SMALL, "--nproc-per-node", 2, "--max-rounds", 2, "--timeout", 100)
     with lab_cluster.running(pair, folder, arguments, environments=[SECRETS, SECRETS]) as nodes:
-        assert lab_cluster.until(lambda: nodes[0].rounds() > 0, 150), nodes[0].errors
+        assert lab_cluster.measures(nodes), nodes[0].errors + nodes[1].errors
         bound = json.loads(python(pair[0].inside, LISTENING))
         codes = lab_cluster.wait(nodes, 100)
         assert codes == [0, 0], nodes[0].errors + nodes[1].errors
@@ -88,9 +88,9 @@ def test_no_secret_of_the_environment_is_in_a_profile(
 def test_a_lost_node_is_named_and_its_rounds_are_kept_and_continued(
     pair: tuple[Host, ...], tmp_path: Path
 ) -> None:
-    steps = ("--steps", "node,cluster", "--timeout", 60)
+    steps = ("--nproc-per-node", 1, "--steps", "node,scaleout", "--timeout", 60)
     with lab_cluster.running(pair, tmp_path, (*SMALL, *steps)) as nodes:
-        assert lab_cluster.until(lambda: nodes[0].rounds() > 0, 150), nodes[0].errors
+        assert lab_cluster.measures(nodes), nodes[0].errors + nodes[1].errors
         lab_cluster.power_off(nodes[1])
         assert lab_cluster.wait(nodes[:1], 60) == [1], nodes[0].errors
     lost = nodes[0].profile()

@@ -7,6 +7,8 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +17,9 @@ from stash.engine.plan import Plan
 from stash.errors import StashError, UsageError
 from stash.launch import meeting
 from stash.launch.meeting import Done, Hello, Reception, Start, join
-from stash.launch.nodes import follow, leading
+from stash.launch.nodes import Lead, follow, introduce, leading
 from stash.launch.placement import Placement
+from stash.launch.request import Request, prepare
 from stash.launch.supervise import GangFailure
 
 ASKED = {"--nproc-per-node": "2"}
@@ -224,8 +227,6 @@ def test_a_silent_node_is_named_after_the_timeout(monkeypatch: pytest.MonkeyPatc
     with reception() as (made, port):
         channel = join(place(1, port), hello(1), 5)
         made.wait_for_all(5)
-        from stash.launch.nodes import Lead
-
         lead = Lead(place(0, port), made, 0.2)
         lead.gather()
         assert meeting.until(lambda: lead.alarm() is not None, 5)
@@ -240,3 +241,16 @@ def test_a_start_message_is_schema_checked() -> None:
     document["plan"]["steps"] = "node"
     with pytest.raises(ValueError, match="steps"):
         meeting._MESSAGE.validate_json(json.dumps(document))
+
+
+def test_arguments_of_a_script_go_to_no_other_node_and_into_no_plan(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.touch()
+    asked = Request(
+        workload=str(script), script_arguments=("--token", "s3cr3t"), device="cpu", nproc_per_node=2
+    )
+    prepared = prepare(asked, nodes=2)
+    told = introduce(prepared, place(1, 1))
+    assert "s3cr3t" not in told.model_dump_json() + prepared.plan.model_dump_json()
+    others = replace(asked, script_arguments=("--token", "other"))
+    assert introduce(prepare(others, nodes=2), place(1, 1)).asked != told.asked

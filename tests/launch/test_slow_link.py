@@ -12,6 +12,7 @@ from stash.lab.network import loopback
 
 pytestmark = [
     pytest.mark.gang,
+    pytest.mark.proof,
     pytest.mark.root,
     pytest.mark.skipif(
         os.geteuid() != 0 or shutil.which("tc") is None or shutil.which("ip") is None,

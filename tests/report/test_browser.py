@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
+import stash
 from pages import hostile_profile
 from profiles import HAND_WORKED, noisy, profile_of
+from stash.advise.recommendation import Recommendation
 from stash.report.page import page_of, save_page
+from stash.report.rent import Limit, rent_of
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="pip install '.[browser]' enables it")
 Axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe
@@ -74,10 +77,23 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "several": [priced, emulated],
         "hostile": [hostile_profile()],
     }
+    written = {name: page_of(profiles) for name, profiles in reports.items()}
+    written["rent"] = page_of([priced], recommended())
     return {
-        name: save_page(page_of(profiles), folder / f"{name}.html").as_uri()
-        for name, profiles in reports.items()
+        name: save_page(page, folder / f"{name}.html").as_uri() for name, page in written.items()
     }
+
+
+def recommended(deadline: float | None = None, budget: float | None = None) -> Recommendation:
+    return stash.recommend(
+        "resnet50",
+        samples=1_281_167,
+        epochs=90,
+        clouds=["aws", "gcp"],
+        max_nodes=4,
+        deadline_hours=deadline,
+        budget_usd=budget,
+    )
 
 
 @pytest.fixture
@@ -102,7 +118,7 @@ DRAWN = """figures => figures.map(figure => [...figure.querySelectorAll("svg")]
   })))"""
 
 
-@pytest.mark.parametrize("visit", ["one", "several", "hostile"], indirect=True)
+@pytest.mark.parametrize("visit", ["rent", "several", "hostile"], indirect=True)
 def test_charts_are_drawn_and_readable_at_every_width(visit: Visit) -> None:
     for width in WIDTHS:
         visit.page.set_viewport_size({"width": width, "height": 800})
@@ -117,7 +133,9 @@ def test_charts_are_drawn_and_readable_at_every_width(visit: Visit) -> None:
 
 
 @pytest.mark.parametrize(
-    ("visit", "scheme"), [("one", "light"), ("several", "dark")], indirect=["visit"]
+    ("visit", "scheme"),
+    [("one", "light"), ("several", "dark"), ("rent", "light"), ("rent", "dark")],
+    indirect=["visit"],
 )
 def test_nothing_stands_in_the_way_of_any_reader(visit: Visit, scheme: str) -> None:
     visit.page.emulate_media(color_scheme=scheme)
@@ -179,6 +197,37 @@ def test_the_page_can_be_printed(visit: Visit, tmp_path: Path) -> None:
     assert document.startswith(b"%PDF") and document.count(b"/Type /Page\n") >= 2
     assert visit.page.evaluate("window.printed") == 0, "what is closed would not be on paper"
     assert visit.page.locator("details.card:not([open])").count() > 0
+
+
+def move(visit: Visit, limit: Limit, position: int) -> None:
+    """By keyboard: to the first position, then step by step."""
+    visit.page.locator(f"#rent-{limit.name}").focus()
+    visit.page.keyboard.press("Home")
+    for _ in range(position):
+        visit.page.keyboard.press("ArrowRight")
+
+
+@pytest.mark.parametrize("visit", ["rent"], indirect=True)
+def test_the_limits_that_a_reader_moves_choose_what_stash_recommend_would(visit: Visit) -> None:
+    rent = rent_of(recommended())
+    taken = set()
+    last = (len(rent.deadline.values) - 1, len(rent.budget.values) - 1)
+    for deadline, budget in ((last[0], 3), (4, last[1]), (2, 5), (last[0] - 1, 4), (0, 0), last):
+        move(visit, rent.deadline, deadline)
+        move(visit, rent.budget, budget)
+        asked = rent_of(recommended(rent.deadline.values[deadline], rent.budget.values[budget]))
+        told = visit.page.locator(".choice").inner_text()
+        marked = visit.page.locator("tr.chosen th").all_inner_texts()
+        drawn = visit.page.locator("svg:visible g.mark[visibility=visible]").count()
+        if asked.choice is None:
+            assert told.startswith("No way keeps these limits") and not marked and not drawn
+            continue
+        assert told == asked.choice.sentence
+        assert len(marked) == drawn == 1 and marked[0].startswith(asked.choice.name)
+        spoken = visit.page.locator("#rent-deadline").get_attribute("aria-valuetext")
+        assert spoken == rent.deadline.labels[deadline]
+        taken.add(told)
+    assert len(taken) >= 4, "the sliders must change what is taken"
 
 
 @pytest.mark.parametrize("visit", ["hostile"], indirect=True)

@@ -58,7 +58,8 @@ def test_outside_a_terminal_rounds_are_a_line_every_ten_seconds() -> None:
     ]  # fmt: skip
     assert "no intervals yet" in lines[0]
     assert re.search(
-        r"widest half-width [\d.]+ % of an iteration, 3 % asked; 10 s so far", lines[1]
+        r"widest half-width [\d.]+ % of an iteration, 3 % asked; 10 s so far, about [\d.]+ s to go",
+        lines[1],
     )
 
 
@@ -73,6 +74,65 @@ def test_in_a_terminal_every_stall_is_shown_with_its_interval() -> None:
     assert "measuring: 40 rounds; 0 s so far, at most 2.0 min to go" in text
 
 
+def test_intervals_are_seen_to_shrink() -> None:
+    on, clock = console(terminal=True), Clock()
+    with Progress(on, clock=clock) as progress:
+        for count in (5, 40):
+            progress.round(ROUNDS[:count])
+            clock.now += 2
+        text = shown(on)
+    found = re.findall(r"prep .*\+-([\d.]+) ms, at first ([\d.]+)", text)
+    assert found[0][0] == found[0][1] == found[-1][1]
+    assert float(found[-1][0]) < float(found[-1][1]) / 2
+
+
+def test_what_is_to_come_follows_from_how_fast_intervals_shrink() -> None:
+    """Half-widths shrink with the root of the rounds: half as wide takes four times as many."""
+    on, clock = console(terminal=False), Clock()
+    asked = (Times.of(ROUNDS[:10]).widest_half_width() or 0.0) / 2
+    with Progress(
+        on, half_width_asked=asked, max_seconds=100, price_usd_per_hour=36.0, clock=clock
+    ) as progress:
+        progress.round(ROUNDS[:1])
+        clock.now += 18  # nine rounds of two seconds
+        progress.round(ROUNDS[:10])
+    last = shown(on).splitlines()[-1]
+    assert last.endswith("18 s ($0.18) so far, about 60 s ($0.60) to go, at most 82 s ($0.82)")
+
+
+def test_a_run_is_not_expected_to_end_before_its_least_rounds() -> None:
+    on, clock = console(terminal=False), Clock()
+    with Progress(on, half_width_asked=10.0, min_rounds=20, clock=clock) as progress:
+        progress.round(ROUNDS[:1])
+        clock.now += 18
+        progress.round(ROUNDS[:10])
+    assert shown(on).splitlines()[-1].endswith("about 20 s to go")
+
+
+def test_money_may_run_out_before_time() -> None:
+    on = console(terminal=False)
+    with Progress(
+        on, max_seconds=600, max_usd=0.5, price_usd_per_hour=36.0, clock=Clock()
+    ) as progress:
+        progress.phase("calibrating")
+    assert "at most 50 s ($0.50) to go" in shown(on)
+
+
+def test_drawing_takes_no_more_than_a_hundredth_of_a_core() -> None:
+    clock, spent = Clock(), 0.0
+
+    def cpu_clock() -> float:
+        nonlocal spent
+        spent += 1 / 32  # each look at it; an update looks twice
+        return spent
+
+    with Progress(console(terminal=True), clock=clock, cpu_clock=cpu_clock) as progress:
+        for count in range(1, 41):
+            progress.round(ROUNDS[:count])
+            clock.now += 1.0
+    assert round(spent * 16) == 10, "each took 1/32 s, so more than three seconds lie between two"
+
+
 def test_estimates_are_computed_no_more_than_once_a_second(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -85,7 +145,7 @@ def test_estimates_are_computed_no_more_than_once_a_second(
 
     monkeypatch.setattr(Times, "of", counted)
     clock = Clock()
-    with Progress(console(terminal=True), clock=clock) as progress:
+    with Progress(console(terminal=True), clock=clock, cpu_clock=Clock()) as progress:
         for count in range(1, 41):
             progress.round(ROUNDS[:count])
             clock.now += 0.25

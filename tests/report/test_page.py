@@ -23,6 +23,7 @@ from stash.results.document import Interval
 from stash.results.profile import Profile, Provenance
 
 PRICED = profile_of(machine_changes={"price_usd_per_hour": 24.48})
+MANY_NODES = ("cluster", "spread", "scaleout")
 NUMBER = r"(-?[\d.]+(?:e[+-]?\d+)?)"
 
 
@@ -59,7 +60,8 @@ def test_every_part_that_was_promised_is_there_in_order(priced: Node) -> None:
         "Steps and rounds",
         "What each part sustains alone",
         "Workers",
-        "The machine and its load",
+        "Load over the run",
+        "The machine",
         "Checks",
         "How it was measured",
         "Raw numbers",
@@ -130,11 +132,11 @@ def agrees(shown: str, value: Interval, factor: float) -> bool:
 
 @st.composite
 def profiles(draw: st.DrawFn) -> Profile:
-    """Any run: stalls of any sign and size, quiet or noisy, priced or not, of any provenance."""
-    times = {step: draw(st.floats(0.02, 0.5)) for step in HAND_WORKED}
+    """Any run: stalls of any sign and size, of one node or more, quiet or noisy, priced or not."""
     steps = draw(st.sets(st.sampled_from(sorted(HAND_WORKED)), min_size=2))
+    steps |= draw(st.sets(st.sampled_from(MANY_NODES)))
     rounds = noisy(
-        {step: times[step] for step in HAND_WORKED if step in steps},
+        {step: draw(st.floats(0.02, 0.5)) for step in (*HAND_WORKED, *MANY_NODES) if step in steps},
         rounds=draw(st.integers(1, 12)),
         noise_seconds=draw(st.sampled_from([1e-5, 0.002, 0.05])),
         seed=draw(st.integers(0, 1000)),
@@ -179,6 +181,19 @@ def check_card(card: Node, profile: Profile, name: str, *, advised: bool) -> Non
     assert told == advised
     if not stall.significant:
         assert not told and "not significant" in card.only("summary").text()
+
+
+def test_stalls_of_several_nodes_have_cards_and_only_what_trains_has_advice() -> None:
+    times = {"solo": 0.1, "unsynced": 0.11, "node": 0.12, "cluster": 0.15, "scaleout": 0.2}
+    profile = profile_of(noisy(times), machine_changes={"nodes": 2, "price_usd_per_hour": 3.0})
+    page = read(page_of([profile]))
+    cards = cards_of(page)
+    assert "exchange less" in cards["scale-out"].only("p", "advice").text()
+    assert "$" in cards["scale-out"].text()
+    assert page.only("h1").text().startswith("Your 4 workers wait ")
+    assert "scale-out" in page.all("p", "lead")[0].text()
+    assert "scale-out" in page.all("figure")[0].text()
+    assert not cards["network"].all("p", "advice")
 
 
 def test_what_was_not_measured_looks_different_everywhere(priced_text: str) -> None:

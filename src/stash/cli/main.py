@@ -10,6 +10,8 @@ from typing import Annotated
 import typer
 
 from stash.cli import catalog as catalog_command
+from stash.cli import characterize as characterize_command
+from stash.cli import compare as compare_command
 from stash.cli import doctor as doctor_command
 from stash.cli import export as export_command
 from stash.cli import lab as lab_command
@@ -18,8 +20,11 @@ from stash.cli import links as links_command
 from stash.cli import list as list_command
 from stash.cli import predict as predict_command
 from stash.cli import profile as profile_command
+from stash.cli import recommend as recommend_command
 from stash.cli import report as report_command
+from stash.cli import share as share_command
 from stash.cli import show as show_command
+from stash.cli import whatif as whatif_command
 from stash.cli.output import print_error
 from stash.errors import StashError
 
@@ -42,6 +47,11 @@ app.command("list")(list_command.list_profiles)
 app.command("doctor")(doctor_command.doctor)
 app.command("links")(links_command.links)
 app.command("predict")(predict_command.predict)
+app.command("compare")(compare_command.compare)
+app.command("whatif")(whatif_command.whatif)
+app.command("share")(share_command.share)
+app.command("recommend")(recommend_command.recommend)
+app.add_typer(characterize_command.app, name="characterize")
 app.add_typer(catalog_command.app, name="catalog")
 app.add_typer(launch_command.app, name="launch")
 app.add_typer(lab_command.app, name="lab")

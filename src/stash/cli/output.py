@@ -11,8 +11,7 @@ from stash.report.characters import harmless
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from stash.results.links import Links
-    from stash.results.profile import Profile
+    from stash.results.document import Model
 
 NOTHING_MEASURED = (
     "No profile in {folder} yet. Measure one with `stash profile resnet18`, "
@@ -36,9 +35,9 @@ def _console(stream: TextIO) -> Console:
     return Console(file=stream, markup=False, emoji=False, highlight=False)
 
 
-def print_document(document: Profile | Links) -> None:
+def print_document(document: Model) -> None:
     """A document as JSON, the same text as in its file wherever the stream can carry it."""
-    text = document.to_json()
+    text = document.model_dump_json(by_alias=True, indent=1)
     if not _is_utf8(sys.stdout):
         text = json.dumps(json.loads(text), indent=1)
     print(text)

@@ -31,6 +31,9 @@ def predict(
     sample_bytes: Annotated[
         float | None, typer.Option(help="Of one sample in storage, for fetch.")
     ] = None,
+    storage_mb_per_second: Annotated[
+        float | None, typer.Option(help="Of the disk, where the catalog does not say, for fetch.")
+    ] = None,
     snapshot: Annotated[
         str, typer.Option(help="2026-08, or paper-2022 for Table I of the paper.")
     ] = "2026-08",
@@ -52,6 +55,7 @@ def predict(
         samples=samples,
         samples_per_core=samples_per_core,
         sample_bytes=sample_bytes,
+        storage_mb_per_second=storage_mb_per_second,
         snapshot=snapshot,
     )
     if out is not None:

@@ -227,16 +227,20 @@ def _alike_at_every_count(request: Request, most: int) -> Request:
 
 def _measure(request: Request) -> Measured:
     from stash.cli.output import progress_console
+    from stash.engine.plan import MIN_ROUNDS
     from stash.launch.api import measure
     from stash.report.live import Progress
     from stash.results.recording import Phase, Round
 
     limit = None if request.max_minutes is None else request.max_minutes * 60.0
+    price = request.price_usd_per_hour
     rounds: list[Round] = []
     with Progress(
         progress_console(),
         max_seconds=limit,
-        price_usd_per_hour=request.price_usd_per_hour,
+        max_usd=request.max_usd,
+        min_rounds=MIN_ROUNDS,
+        price_usd_per_hour=None if price is None else price * (request.nnodes or 1),
         half_width_asked=request.half_width,
     ) as progress:
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from stash.advise.recommendation import Recommendation
     from stash.results.profile import Profile
 
 MISSING = (
@@ -28,6 +29,10 @@ def report(
     figures: Annotated[
         Path | None, typer.Option(help="Write every chart as SVG, PNG and PDF to this folder.")
     ] = None,
+    advice: Annotated[
+        Path | None,
+        typer.Option(help="Also show what to rent: a file of `stash recommend --out`."),
+    ] = None,
     sample: Annotated[
         bool, typer.Option("--sample", help="Report on a profile that comes with Stash.")
     ] = False,
@@ -44,8 +49,11 @@ def report(
     from stash.cli.show import load_profiles
     from stash.report.characters import harmless
 
-    found = load_profiles(profiles, folder, sample=sample)
-    written = _write(found, output, figures, force=force)
+    rent = _load_advice(advice)
+    found: Sequence[Profile] = []
+    if profiles or sample or rent is None:
+        found = load_profiles(profiles, folder, sample=sample)
+    written = _write(found, rent, output, figures, force=force)
     if as_json:
         print_json({"written": [str(path) for path in written]})
         return
@@ -53,22 +61,36 @@ def report(
         print(f"Written to {harmless(str(path))}")
 
 
+def _load_advice(path: Path | None) -> Recommendation | None:
+    if path is None:
+        return None
+    from stash.advise.recommendation import Recommendation
+
+    return Recommendation.load(path)
+
+
 def _write(
-    profiles: Sequence[Profile], output: Path | None, figures: Path | None, *, force: bool
+    profiles: Sequence[Profile],
+    advice: Recommendation | None,
+    output: Path | None,
+    figures: Path | None,
+    *,
+    force: bool,
 ) -> list[Path]:
     """The page where one is asked for or nothing else is, and the charts where asked for."""
     from stash.errors import StashError
 
+    written = []
     try:
-        from stash.report.charts.files import save_figures
-        from stash.report.page import page_of, save_page
+        if output is not None or figures is None:
+            from stash.report.page import page_of, save_page
+
+            target = output or Path("report.html")
+            written.append(save_page(page_of(profiles, advice), target, force=force))
+        if figures is not None:
+            from stash.report.charts.files import save_figures
+
+            written += save_figures(profiles, advice, figures)
     except ModuleNotFoundError as error:
         raise StashError(MISSING.format(name=error.name)) from None
-
-    written = []
-    if output is not None or figures is None:
-        target = output or Path("report.html")
-        written.append(save_page(page_of(profiles), target, force=force))
-    if figures is not None:
-        written += save_figures(profiles, figures)
     return written

@@ -302,7 +302,7 @@ class Measurement:
 
     def _rates(self) -> tuple[Rate | None, Rate | None]:
         """Loader alone and storage alone, all workers of the first node at once."""
-        self._bench.set(STEP_BY_NAME["node"])
+        self._turn(STEP_BY_NAME["node"])
         began = self._clock()
         prepared: list[float] = []
         read: list[float] = []

@@ -9,6 +9,8 @@ from stash.results.document import Count, Model, Name, Positive, Quantity, Secon
 #: In the run folder, beside the plan: what the gang records, and samples it could not read.
 RECORDING = "recording.jsonl"
 UNREADABLE = "unreadable.txt"
+#: Before these are done, no interval is trusted to end a run.
+MIN_ROUNDS = 20
 
 
 class LinksPlan(Model):
@@ -26,7 +28,7 @@ class Plan(Model):
     seed: Count = 0
     steps: tuple[Name, ...]
     half_width: Quantity = 0.03  # of an iteration, for every stall
-    min_rounds: Positive = 20
+    min_rounds: Positive = MIN_ROUNDS
     max_rounds: Positive | None = None
     max_seconds: Seconds | None = None  # from the first iteration on
     max_usd: Quantity | None = None

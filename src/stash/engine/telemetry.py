@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from pathlib import Path
 
@@ -38,6 +39,7 @@ class Telemetry:
             clock_mhz=_clock_mhz(),
             device_busy_percent=busy_percent,
             device_memory_used_bytes=used_bytes,
+            worker_cpu_seconds=max(0.0, end["worker"] - begin["worker"]),
         )
 
     def _read(self) -> dict[str, float]:
@@ -54,7 +56,19 @@ class Telemetry:
             "steal": steal,
             "disk": float(disk.read_bytes) if disk else 0.0,
             "network": float(network.bytes_sent) if network else 0.0,
+            "worker": _worker_cpu_seconds(),
         }
+
+
+def _worker_cpu_seconds() -> float:
+    """Of this process and of those that it has started, as far as they still run."""
+    own = psutil.Process()
+    total = 0.0
+    for process in (own, *own.children(recursive=True)):
+        with contextlib.suppress(psutil.Error):
+            times = process.cpu_times()
+            total += times.user + times.system
+    return total
 
 
 def _clock_mhz() -> float | None:

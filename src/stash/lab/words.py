@@ -8,7 +8,7 @@ from stash.errors import UsageError
 
 _PREFIXES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
 _BINARY = {"ki": 2.0**10, "mi": 2.0**20, "gi": 2.0**30, "ti": 2.0**40}
-_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
+_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _WRITTEN = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-z]+)(/s)?\s*", re.IGNORECASE)
 
 
@@ -39,10 +39,10 @@ def byte_count(words: str) -> int:
 
 
 def seconds(words: str) -> float:
-    """`5ms`, `0.2s`, `80us`."""
+    """`5ms`, `0.2s`, `80us`; `10min`, `6h`, `2d`."""
     number, unit, per_second = _split(words, "a time such as 5ms")
     if per_second or unit not in _SECONDS:
-        raise UsageError(f"{words!r} is no time; write it as 5ms, 0.2s or 80us.")
+        raise UsageError(f"{words!r} is no time; write it as 5ms, 0.2s, 10min or 6h.")
     return number * _SECONDS[unit]
 
 

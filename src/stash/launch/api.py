@@ -84,7 +84,7 @@ def measure(request: Request, listen: Listener = lambda events: None) -> Measure
     earlier = None if request.resume is None else resume.load(request.resume, request.out)
     with leading(place, introduce(prepared, place), request.timeout_seconds) as lead:
         measured = _measure(prepared, lead, earlier, listen)
-        lead.end(measured.exit_code, f"Profile written on {_this_host()}: {measured.path}")
+        lead.end(measured.exit_code, _told_elsewhere(measured))
     return measured
 
 
@@ -164,8 +164,11 @@ def _save(made: Profile, folder: Path, run_folder: Path) -> Path:
         return kept
 
 
-def _this_host() -> str:
-    return platform.node() or "node 0"
+def _told_elsewhere(measured: Measured) -> str:
+    """What the other nodes print: where the profile is, and why it ended early."""
+    run = measured.profile.run
+    why = f"{run.message.splitlines()[0]} " if measured.exit_code and run.message else ""
+    return f"{why}Profile written on {platform.node() or 'node 0'}: {measured.path.absolute()}"
 
 
 def _keep_output(run_folder: Path, log: Path) -> None:

@@ -6,7 +6,7 @@ predict the steps, write the document.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -50,6 +50,7 @@ def predict(
     samples: int | None = None,
     samples_per_core: float | None = None,
     sample_bytes: float | None = None,
+    storage_mb_per_second: float | None = None,
     snapshot: str = catalog.CURRENT,
 ) -> Profile:
     """Predict the profile of a model on an instance of the catalog."""
@@ -57,13 +58,26 @@ def predict(
     known = facts.find(workload, None if data is None else Path(data))
     measured = _load(from_profile)
     batch = _batch(batch_size, measured, known)
-    _check_fits(known, batch, dtype, machine.gpu)
+    check_fits(known, batch, dtype, machine.gpu)
     calibration = _calibrate(measured, known, machine.gpu, FITTED)
     source = calibration.source
     if samples_per_core is not None:
         source = pipeline.Source(
             preprocessing_per_core=samples_per_core, bytes_per_sample=sample_bytes, samples=samples
         )
+    elif source is not None:
+        source = replace(
+            source,
+            bytes_per_sample=sample_bytes or source.bytes_per_sample,
+            samples=samples or source.samples,
+        )
+    if storage_mb_per_second is not None:
+        disk = replace(
+            machine.instance,
+            nvme_read_mb_per_second=None,
+            disk_mb_per_second=storage_mb_per_second,
+        )
+        machine = replace(machine, instance=disk)
     predicted = _predict(known, batch, dtype, machine, calibration, FITTED)
     return as_profile(
         predicted,
@@ -117,7 +131,8 @@ def _batch(asked: int | None, measured: Profile | None, known: ModelFacts) -> in
     return asked
 
 
-def _check_fits(known: ModelFacts, batch: int, dtype: str, gpu: Gpu) -> None:
+def check_fits(known: ModelFacts, batch: int, dtype: str, gpu: Gpu) -> None:
+    """Refuse a batch that the GPU's memory cannot hold, with one that it can."""
     if dtype not in compute.DTYPES:
         raise UsageError(f"Unknown precision {dtype!r}; there are {', '.join(compute.DTYPES)}.")
     needed, there = memory.peak_bytes(known, batch, dtype), memory.usable_bytes(gpu)
@@ -141,9 +156,9 @@ def _calibrate(
             f"The profile is of {measured.workload.name} with {measured.workload.parameters} "
             f"parameters, not of {known.name} with {known.parameters}."
         )
-    source, storage = _rates(measured)
+    source, storage = data_rates(measured)
     name = f"profile {measured.id}"
-    seen = _measured_gpu(measured)
+    seen = measured_gpu(measured)
     alone = measured.steps.get("solo")
     if seen is None or alone is None:
         why = "its devices are no GPU that we know" if seen is None else "it has no step solo"
@@ -160,13 +175,15 @@ def _calibrate(
     )
 
 
-def _measured_gpu(measured: Profile) -> Gpu | None:
+def measured_gpu(measured: Profile) -> Gpu | None:
+    """The GPU of a profile of real devices; none where it is of others, or unknown."""
     if measured.provenance is not Provenance.MEASURED or measured.machine.device != "cuda":
         return None
     return gpus.recognise(measured.machine.devices[0]) if measured.machine.devices else None
 
 
-def _rates(measured: Profile) -> tuple[pipeline.Source | None, float | None]:
+def data_rates(measured: Profile) -> tuple[pipeline.Source | None, float | None]:
+    """What a profile says of its data, and the bytes a second that storage gave."""
     prepared, workload, machine = measured.rates.preprocessing, measured.workload, measured.machine
     if prepared is None:
         return None, None
@@ -185,15 +202,21 @@ def _rates(measured: Profile) -> tuple[pipeline.Source | None, float | None]:
 
 
 def _feed(source: pipeline.Source, instance: Instance, known: Calibration) -> pipeline.Feed:
+    return pipeline.feed(source, host_of(instance, known.storage_bytes_per_second))
+
+
+def host_of(instance: Instance, storage_bytes_per_second: float | None) -> pipeline.Host:
+    """What a node has for its data; storage as measured where the catalog knows no disk."""
     disk = instance.nvme_read_mb_per_second or instance.disk_mb_per_second
-    host = pipeline.Host(
+    storage = disk * 1e6 if disk else storage_bytes_per_second
+    memory = instance.memory_bytes
+    return pipeline.Host(
         cores=instance.vcpus or 1.0,
-        cache_bytes=None
-        if instance.memory_bytes is None
-        else instance.memory_bytes * CACHE_FRACTION,
-        storage_bytes_per_second=disk * 1e6 if disk else known.storage_bytes_per_second,
+        cache_bytes=None if memory is None else memory * CACHE_FRACTION,
+        storage_bytes_per_second=storage,
+        # Whatever a machine's disks give, its memory gives as well.
+        memory_bytes_per_second=max(pipeline.MEMORY_BYTES_PER_SECOND, storage or 0.0),
     )
-    return pipeline.feed(source, host)
 
 
 def _layers(known: ModelFacts, batch: int, dtype: str, gpu: Gpu) -> compute.LayerSeconds:

@@ -8,8 +8,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-#: Batches that may wait for a device: loader workers times their prefetch factor.
+#: Batches that PyTorch's loader has each of its workers prepare ahead.
+PREFETCHED_BATCHES = 2
+#: Batches that may wait for a device where the number of loader workers is not known.
 QUEUED_BATCHES = 4
+#: Of the page cache, all cores together.
+MEMORY_BYTES_PER_SECOND = 10e9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +38,7 @@ class Host:
     cores: float
     cache_bytes: float | None = None
     storage_bytes_per_second: float | None = None
-    memory_bytes_per_second: float = 10e9  # of the page cache, all cores together
+    memory_bytes_per_second: float = MEMORY_BYTES_PER_SECOND
 
 
 @dataclass(frozen=True)
@@ -95,18 +99,83 @@ def cores_needed(devices: float, preprocessing_per_core: float) -> float:
     return devices / preprocessing_per_core
 
 
-def iteration_seconds(consuming: float, producing: float, queued: int = QUEUED_BATCHES) -> float:
+def iteration_seconds(
+    consuming: float, producing: float, queued: int = QUEUED_BATCHES, variation: float = 1.0
+) -> float:
     """Seconds per iteration when batches come through a queue: more than the slower of the two.
 
     Both vary, so the devices find the queue empty now and then even when producing is faster.
+    `variation` is the square of how far single times scatter, relative to their mean: 1 where they
+    are as random as arrivals, 0 where all are alike and the slower of the two decides.
     """
     if producing <= 0:
         return consuming
-    ratio = consuming / producing
-    if abs(ratio - 1) < 1e-9:
-        empty = 1 / (queued + 1)
-    elif ratio > 50:  # the power below would overflow, and nobody waits
-        return consuming
-    else:
-        empty = (1 - ratio) / (1 - ratio ** (queued + 1))
-    return consuming + empty * producing
+    if consuming <= 0:
+        return producing
+    return (
+        consuming + _empty(consuming / producing, (queued + 1) / max(variation, 1e-6)) * producing
+    )
+
+
+def _empty(ratio: float, places: float) -> float:
+    """How often a queue with so many places is empty, `(1 - r) / (1 - r^places)`."""
+    power = places * math.log(ratio)
+    if power == 0:
+        return 1 / places
+    return 0.0 if power > 700 else (ratio - 1) / math.expm1(power)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loaders:
+    """The input pipeline of a node whose workers have loader workers of their own."""
+
+    workers: int
+    loader_workers: int  # of each worker; with none it prepares its batches between iterations
+    batch: int  # samples of one worker
+    prepare_seconds: float  # of one sample by one loader worker, from memory
+    read_seconds: float  # of one sample from storage, with nobody else reading
+    overhead_seconds: float = 0.0  # what taking a batch costs the training loop itself
+    miss_seconds: float = 0.0  # what an iteration takes longer though storage keeps up, all cold
+    cores: float = math.inf
+    training_core_seconds: float = 0.0  # of one iteration of all workers
+    prepare_core_seconds: float = 0.0  # of one sample
+    variation: float = 1.0
+
+    @property
+    def samples(self) -> int:
+        """Of one iteration of all workers."""
+        return self.workers * self.batch
+
+    def producing_seconds(self, hits: float) -> float:
+        """Of the batches of one iteration, when this fraction of reads is answered from memory.
+
+        A loader worker reads, then prepares; all of them share the storage.
+        """
+        read = (1 - hits) * self.read_seconds
+        loader = self.batch * (self.prepare_seconds + read) / max(1, self.loader_workers)
+        return max(loader, self.samples * read)
+
+    @property
+    def core_bound_seconds(self) -> float:
+        """What the work of an iteration takes when all cores are busy with it."""
+        work = self.training_core_seconds + self.samples * self.prepare_core_seconds
+        return work / self.cores
+
+    def iteration_seconds(self, devices: float, hits: float) -> float:
+        """Of one iteration, of which the devices take so much."""
+        consuming, producing = devices + self.overhead_seconds, self.producing_seconds(hits)
+        if self.loader_workers == 0:
+            fed = consuming + producing
+        else:
+            queued = PREFETCHED_BATCHES * self.loader_workers
+            variation = self.variation + self._variation_by_misses(hits)
+            fed = iteration_seconds(consuming, producing, queued, variation)
+        return max(fed, self.core_bound_seconds) + (1 - hits) * self.miss_seconds
+
+    def _variation_by_misses(self, hits: float) -> float:
+        """Which samples of a batch are in memory is chance; half of the sum is the producer's."""
+        if not 0 < hits < 1:
+            return 0.0
+        read = (1 - hits) * self.read_seconds
+        part = read / (read + self.prepare_seconds)
+        return part**2 * hits / (1 - hits) / self.batch / 2

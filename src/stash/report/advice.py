@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from stash.advise.cores import training_cores
 from stash.report.figures import derived, figure, size_in_bytes, time_unit, written
 from stash.report.words import undivided_stalls
 from stash.results.document import Interval
@@ -165,7 +166,7 @@ def _loader_plan(profile: Profile) -> _LoaderPlan | None:
     per_loader = rates.preprocessing.estimate / (workers * loaders)
     if per_loader <= 0 or rates.devices.estimate <= 0:
         return None
-    busy = workers * (machine.threads_per_worker if machine.device == "cpu" else 1)
+    busy = training_cores(machine)
     return _LoaderPlan(
         workers=workers,
         loader_workers=profile.workload.loader_workers,

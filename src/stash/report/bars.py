@@ -11,13 +11,8 @@ from stash.report.characters import Charset
 from stash.report.figures import derived, figure, with_unit
 from stash.results.document import Interval
 from stash.results.profile import Profile, StallResult
-from stash.results.steps import (
-    STALL_BY_NAME,
-    Terms,
-    compute_step,
-    fullest_step,
-    whole_iteration,
-)
+from stash.results.steps import STALL_BY_NAME, Terms, compute_step
+from stash.results.whole import has_data, iteration_seconds, whole_step, whole_terms
 
 STYLES = {
     "compute": "green",
@@ -62,39 +57,8 @@ def breakdowns(profile: Profile) -> list[Breakdown]:
     return [one for one in result if len(one.segments) > 1]
 
 
-def whole_step(profile: Profile) -> str | None:
-    """The measured step that is nearest to a whole iteration of a later epoch."""
-    try:
-        return fullest_step(set(profile.steps))
-    except StopIteration:  # a document whose steps are all unknown here
-        return None
-
-
-def has_data(profile: Profile) -> bool:
-    """Whether iterations of later epochs are known with the wait for their data."""
-    whole = _terms(profile, first=False)
-    return whole is not None and (+1, "warm") in whole
-
-
-def iteration_seconds(profile: Profile, *, first: bool = False) -> Interval | None:
-    """A whole iteration of a later epoch or of the first, as far as it is known."""
-    terms = _terms(profile, first=first)
-    if terms is None:
-        return None
-    if len(terms) == 1:
-        return profile.steps[terms[0][1]].seconds_per_iteration
-    known = profile.iteration
-    return None if known is None else (known.first if first else known.later)
-
-
-def _terms(profile: Profile, *, first: bool) -> Terms | None:
-    if whole_step(profile) is None:
-        return None
-    return whole_iteration(set(profile.steps), "cold" if first else "warm")
-
-
 def _breakdown(profile: Profile, title: str, *, first: bool) -> Breakdown:
-    seconds, whole = iteration_seconds(profile, first=first), _terms(profile, first=first)
+    seconds, whole = iteration_seconds(profile, first=first), whole_terms(profile, first=first)
     assert seconds is not None and whole is not None
     waiting = profile.waiting.first if first else profile.waiting.later
     stalls = _shown_stalls(profile, first=first)

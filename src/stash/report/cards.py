@@ -13,6 +13,10 @@ from stash.results.profile import Profile, StallResult
 from stash.results.steps import STALL_BY_NAME
 
 NAME_LIMIT = 40
+NO_SHARE = (
+    "It tells links apart and is no part of an epoch: some devices stand idle in its steps. What "
+    "several nodes cost in training is scale-out."
+)
 
 
 @dataclass(frozen=True)
@@ -74,7 +78,7 @@ def _share_words(stall: StallResult) -> str:
         return f"{percentage(stall.share)} of the time"
     if stall.share_of_first_epoch is not None:
         return f"{percentage(stall.share_of_first_epoch)} of the first epoch"
-    return "share not known"
+    return "no part of an epoch"
 
 
 def _hour(stall: StallResult) -> str:
@@ -105,4 +109,6 @@ def _remark(profile: Profile, name: str, stall: StallResult) -> str:
     if parts:
         told = " and ".join(harmless(part, limit=NAME_LIMIT) for part in parts)
         return f"Its parts are told apart: see {told}."
+    if stall.share is None and stall.share_of_first_epoch is None:
+        return NO_SHARE
     return "Too small to be worth a change, or nothing is known that would help."

@@ -10,7 +10,6 @@ from datetime import datetime
 from typing import TypeVar
 
 from stash.report import words
-from stash.report.bars import whole_step
 from stash.report.figures import (
     derived,
     duration,
@@ -23,6 +22,7 @@ from stash.report.figures import (
 )
 from stash.results.profile import EpochResult, Profile, Rates, StallResult, StepResult
 from stash.results.steps import STALL_BY_NAME, STEPS
+from stash.results.whole import whole_step
 
 Safe = Callable[[str], str]
 T = TypeVar("T")
@@ -35,6 +35,9 @@ TABLE_NOTE = (
     "Intervals are 95 %. share: of a whole iteration (* of the first epoch); only shares add up. "
     "paper's %: of the step named. finds: smallest stall that this run finds 4 times in 5."
 )
+
+#: Named in a line of facts; the document has all.
+MOST_HOSTS = 4
 
 PREDICTED_NOTE = (
     "Intervals are {percent:.0f} %, from this model's own errors against published measurements. "
@@ -161,8 +164,14 @@ def _machine_words(profile: Profile, safe: Safe) -> str:
         return (
             f"{data}instance {safe(machine.host)} ({safe(machine.system)}), {machine.cores} cores"
         )
+    hosts = f"host {safe(machine.host)}"
+    if machine.hosts:
+        named = ", ".join(safe(name) for name in machine.hosts[:MOST_HOSTS])
+        more = len(machine.hosts) - MOST_HOSTS
+        hosts = f"hosts {named}" + (f" and {more} more" if more > 0 else "")
+    each = " each" if machine.hosts else ""
     return (
-        f"{data}host {safe(machine.host)}{instance}, {machine.cores} cores; "
+        f"{data}{hosts}{instance}, {machine.cores} cores{each}; "
         f"torch {safe(machine.torch)}, {safe(machine.backend)}"
     )
 

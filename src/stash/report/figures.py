@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from stash.results.document import Interval
+from stash.results.document import derived as derived
 
 #: Beyond this a longer number tells a reader nothing, however narrow its interval.
 MAX_SIGNIFICANT_DIGITS = 5
@@ -107,11 +108,6 @@ def size_in_bytes(count: float) -> str:
         if count >= size:
             return f"{_write(count / size, max(0, _places(count / size, 2)))} {unit}"
     return f"{count:.0f} B"
-
-
-def derived(estimate: float, low: float | None = None, high: float | None = None) -> Interval:
-    """A number made from a document's for display; the bounds of documents are not its business."""
-    return Interval.model_construct(estimate=estimate, low=low, high=high)
 
 
 def _justified(half_width: float) -> int:

@@ -1,4 +1,8 @@
-"""Progress while a run measures: what is known so far and what it has cost."""
+"""Progress while a run measures: what is known so far, what it has cost, what is still to come.
+
+Drawing is the only work of the launching process while workers are timed, so it is rationed: it
+takes at most a hundredth of one core, however long the run becomes.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,11 @@ from stash.results.statistics import Estimate
 
 #: Estimates are recomputed no more often than this: the processors belong to the run.
 SECONDS_BETWEEN_UPDATES = 1.0
+#: And no more often than this many times what the last update took.
+UPDATE_RATION = 100.0
 SECONDS_BETWEEN_LINES = 10.0
+#: Half-widths of fewer rounds are chance, and nothing to compare later ones with.
+ROUNDS_BEFORE_HALF_WIDTHS = 5
 SECONDS_PER_HOUR = 3600.0
 
 
@@ -32,20 +40,28 @@ class Progress:
         console: Console,
         *,
         max_seconds: float | None = None,
+        max_usd: float | None = None,
         price_usd_per_hour: float | None = None,
         half_width_asked: float | None = None,
+        min_rounds: int = 1,
         clock: Callable[[], float] = time.monotonic,
+        cpu_clock: Callable[[], float] = time.process_time,
     ) -> None:
         self._console = console
-        self._max_seconds = max_seconds
+        self._max_seconds = _least(max_seconds, _seconds_for(max_usd, price_usd_per_hour))
         self._price_usd_per_hour = price_usd_per_hour
         self._half_width_asked = half_width_asked
+        self._min_rounds = min_rounds
         self._clock = clock
+        self._cpu_clock = cpu_clock
         self._charset = Charset(ascii_only=console.options.ascii_only)
         self._phase = "starting"
         self._rounds = 0
         self._times: Times | None = None
         self._stalls: dict[str, Estimate] = {}
+        self._first_half_widths: dict[str, float] = {}
+        self._first_round: tuple[int, float] | None = None  # how many were there, and when
+        self._update_seconds = 0.0
         self._began = self._shown = clock()
         self._live: Live | None = None
 
@@ -78,16 +94,27 @@ class Progress:
         """All complete rounds so far."""
         first = self._rounds == 0
         self._rounds = len(rounds)
-        wait = SECONDS_BETWEEN_UPDATES if self._live is not None else SECONDS_BETWEEN_LINES
-        if not rounds or not (first or self._clock() - self._shown >= wait):
+        if self._first_round is None and rounds:
+            self._first_round = (self._rounds, self._clock())
+        if not rounds or not (first or self._clock() - self._shown >= self._wait()):
             return
+        began = self._cpu_clock()
         self._times = Times.of(rounds)
         self._stalls = self._times.stalls()
+        for name, stall in self._stalls.items():
+            if stall.half_width is not None and self._rounds >= ROUNDS_BEFORE_HALF_WIDTHS:
+                self._first_half_widths.setdefault(name, stall.half_width)
         self._shown = self._clock()
         if self._live is None:
             self._line(f"{self._counted()}{self._known()}")
         else:
             self._refresh()
+        self._update_seconds = self._cpu_clock() - began
+
+    def _wait(self) -> float:
+        """Seconds until the screen may change again."""
+        usual = SECONDS_BETWEEN_UPDATES if self._live is not None else SECONDS_BETWEEN_LINES
+        return max(usual, UPDATE_RATION * self._update_seconds)
 
     def tick(self) -> None:
         """Time has passed; nothing else is new. While rounds run, only they are drawn."""
@@ -113,6 +140,7 @@ class Progress:
                 Text(f"  {self._charset.safe(name, limit=20)}"),
                 Text(f"{shown.estimate} {unit}"),
                 Text(f"({shown.range})"),
+                Text(self._shrinking(name, stall, factor, unit)),
                 Text("" if stall.significant else "not significant"),
             )
         return Group(head, table, Text(f"  {self._half_width()}"))
@@ -134,15 +162,48 @@ class Progress:
         goal = "" if asked is None else f", {100 * asked:.2g} % asked"
         return f"widest half-width {100 * reached:.2g} % of an iteration{goal}"
 
+    def _shrinking(self, name: str, stall: Estimate, factor: float, unit: str) -> str:
+        """How sure it is by now, and how sure it was at first."""
+        first, now = self._first_half_widths.get(name), stall.half_width
+        if first is None or now is None:
+            return ""
+        return f"+-{now * factor:.2g} {unit}, at first {first * factor:.2g}"
+
     def _spent(self) -> str:
         seconds = self._clock() - self._began
-        words = f"{duration(seconds)}{self._dollars(seconds)} so far"
-        if self._max_seconds is None:
-            return words
-        left = max(0.0, self._max_seconds - seconds)
-        return f"{words}, at most {duration(left)}{self._dollars(left)} to go"
+        words = [f"{duration(seconds)}{self._dollars(seconds)} so far"]
+        most = None if self._max_seconds is None else max(0.0, self._max_seconds - seconds)
+        expected = _least(self._expected_seconds(), most)
+        if expected is not None and expected != most:
+            words.append(f"about {duration(expected)}{self._dollars(expected)} to go")
+        if most is not None:
+            left = f"at most {duration(most)}{self._dollars(most)}"
+            words.append(left if len(words) > 1 else f"{left} to go")
+        return ", ".join(words)
+
+    def _expected_seconds(self) -> float | None:
+        """What is left if intervals go on to shrink with the root of the number of rounds."""
+        reached = None if self._times is None else self._times.widest_half_width()
+        if reached is None or not self._half_width_asked or self._first_round is None:
+            return None
+        before, when = self._first_round
+        if self._rounds <= before:
+            return None
+        per_round = (self._clock() - when) / (self._rounds - before)
+        needed = max(self._min_rounds, self._rounds * (reached / self._half_width_asked) ** 2)
+        return max(0.0, needed - self._rounds) * per_round
 
     def _dollars(self, seconds: float) -> str:
         if self._price_usd_per_hour is None:
             return ""
         return f" (${seconds / SECONDS_PER_HOUR * self._price_usd_per_hour:.2f})"
+
+
+def _seconds_for(usd: float | None, usd_per_hour: float | None) -> float | None:
+    """How long this much money lasts."""
+    return usd / usd_per_hour * SECONDS_PER_HOUR if usd is not None and usd_per_hour else None
+
+
+def _least(one: float | None, other: float | None) -> float | None:
+    known = [value for value in (one, other) if value is not None]
+    return min(known, default=None)

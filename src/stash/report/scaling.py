@@ -11,13 +11,13 @@ from rich.table import Table
 from rich.text import Text
 
 from stash.errors import StashError
-from stash.report.bars import whole_step
 from stash.report.characters import Charset
-from stash.report.comparison import SAME_WORKLOAD, first_difference
 from stash.report.figures import derived, figure, with_unit
 from stash.report.words import largest_stall
+from stash.results.comparison import SAME_WORKLOAD, first_difference
 from stash.results.document import Interval
 from stash.results.profile import Profile
+from stash.results.whole import whole_step
 
 #: Beside the workload, what must be the same for a ratio of two profiles to mean anything.
 SAME_MACHINE = ("device", "torch", "backend")
@@ -118,10 +118,9 @@ def _row(profile: Profile, step: str, base: float, base_workers: int) -> Scaling
 def _require_comparable(one: Profile, other: Profile) -> None:
     found = first_difference(one, other, workload=SAME_WORKLOAD, machine=SAME_MACHINE)
     if found is not None:
-        field, left, right = found
         raise StashError(
-            f"These profiles cannot be put in one scaling table: {field} is {left} in one and "
-            f"{right} in another. Measure all worker counts with the same workload and software.",
+            f"These profiles cannot be put in one scaling table: {found}. "
+            "Measure all worker counts with the same workload and software.",
             exit_code=2,
         )
 

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from statistics import fmean
 
-from stash.report.bars import whole_step
-from stash.report.comparison import difference
 from stash.report.figures import derived
 from stash.results import statistics
+from stash.results.comparison import difference
 from stash.results.document import Interval
 from stash.results.pace import OWN_PACE, Workers, workers_of
 from stash.results.profile import Profile, RoundBlock
 from stash.results.recording import Disturbance
+from stash.results.whole import whole_step
 
 #: Fewer rounds than this in each half say nothing about drift.
 MIN_ROUNDS_PER_HALF = 5

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from stash.report.bars import has_data
 from stash.report.figures import derived, figure, percentage, with_unit, written
 from stash.results.document import Interval
 from stash.results.profile import Profile, Provenance, Rates, Run, StallResult
 from stash.results.steps import STALL_BY_NAME, STALLS, compute_step
+from stash.results.whole import has_data
 
 NOT_MEASURED = {
     Provenance.EMULATED: "EMULATED: the devices are virtual, so compute is a model; "

@@ -312,6 +312,7 @@ def _telemetry(rounds: Sequence[Round], cores: int) -> dict[str, Telemetry]:
         memory = [
             s.device_memory_used_bytes for s in seen if s.device_memory_used_bytes is not None
         ]
+        own = [s.worker_cpu_seconds for s in seen if s.worker_cpu_seconds is not None]
         result[step.name] = Telemetry(
             cpu_percent=100 * sum(one.cpu_busy_seconds for one in seen) / wall / cores,
             steal_percent=100 * sum(one.cpu_steal_seconds for one in seen) / wall / cores,
@@ -320,6 +321,7 @@ def _telemetry(rounds: Sequence[Round], cores: int) -> dict[str, Telemetry]:
             memory_used_bytes=max(one.memory_used_bytes for one in seen),
             device_busy_percent=sum(busy) / len(busy) if busy else None,
             device_memory_used_bytes=max(memory) if memory else None,
+            worker_cpu_percent=100 * sum(own) / wall if len(own) == len(seen) else None,
         )
     return result
 

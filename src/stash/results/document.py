@@ -39,6 +39,11 @@ class Interval(Model):
     high: Signed | None
 
 
+def derived(estimate: float, low: float | None = None, high: float | None = None) -> Interval:
+    """A number made from those of a document; the bounds of documents are not its business."""
+    return Interval.model_construct(estimate=estimate, low=low, high=high)
+
+
 M = TypeVar("M", bound=Model)
 
 
@@ -70,10 +75,10 @@ def parse_object(text: str | bytes, source: str) -> dict[str, Any]:
     return document
 
 
-def validated(model: type[M], document: dict[str, Any], source: str) -> M:
+def validated(model: type[M], text: str | bytes, source: str) -> M:
     """A document with every field checked; errors name the field."""
     try:
-        return model.model_validate_json(json.dumps(document))
+        return model.model_validate_json(text)
     except ValidationError as error:
         raise StashError(_explain(error, source)) from None
     except RecursionError:

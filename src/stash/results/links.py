@@ -110,4 +110,6 @@ class Links(Model):
     @classmethod
     def load(cls, path: Path) -> Links:
         """Read a document from a file."""
-        return validated(cls, parse_object(read_file(path), str(path)), str(path))
+        text = read_file(path)
+        parse_object(text, str(path))
+        return validated(cls, text, str(path))

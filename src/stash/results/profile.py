@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from enum import Enum
 from pathlib import Path
@@ -108,6 +109,7 @@ class Telemetry(Model):
     memory_used_bytes: Count
     device_busy_percent: Quantity | None
     device_memory_used_bytes: Count | None
+    worker_cpu_percent: Quantity | None = None  # of one core, the first worker with its loaders
 
 
 class Run(Model):
@@ -205,8 +207,10 @@ class Profile(Model):
     @classmethod
     def from_json(cls, text: str | bytes, *, source: str = "profile") -> Profile:
         """Read a document of any known version; errors name the field."""
-        migrated = _migrate(parse_object(text, source), source)
-        return validated(cls, migrated, source)
+        document = parse_object(text, source)
+        migrated = _migrate(document, source)
+        # Written anew only where it changed: profiles are megabytes of raw blocks.
+        return validated(cls, text if migrated is document else json.dumps(migrated), source)
 
     @classmethod
     def load(cls, path: Path) -> Profile:

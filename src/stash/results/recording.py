@@ -37,6 +37,7 @@ class Disturbance(Model):
     clock_mhz: Quantity | None
     device_busy_percent: Quantity | None
     device_memory_used_bytes: Count | None
+    worker_cpu_seconds: Seconds | None = None  # of that worker with its loader workers
 
 
 class Block(Model):

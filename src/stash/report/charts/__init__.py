@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from stash.report.charts.blocks import blocks_picture
 from stash.report.charts.iteration import iteration_picture
+from stash.report.charts.links import links_picture
 from stash.report.charts.machine import load_picture, rates_picture, workers_picture
 from stash.report.charts.picture import Picture
 from stash.report.charts.stalls import stalls_picture
@@ -17,6 +18,7 @@ PICTURES = (
     rates_picture,
     workers_picture,
     load_picture,
+    links_picture,
 )
 
 

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-import altair as alt
+from functools import partial
 
-from stash.report.bars import whole_step
 from stash.report.characters import harmless
-from stash.report.charts.palette import ACCENT, ALARM, GRID, LOOKS
-from stash.report.charts.picture import (
-    WIDE,
-    Picture,
-    Row,
-    Specification,
-    layered,
-    panel_title,
-    stacked,
-    table,
+from stash.report.charts.drawing import (
+    AXIS_HEIGHT,
+    Canvas,
+    Drawing,
+    Scale,
+    around,
+    axis_below,
+    axis_left,
 )
+from stash.report.charts.palette import LOOKS
+from stash.report.charts.picture import WIDE, Picture
 from stash.report.facts import iteration_unit, steps_in_order
 from stash.report.figures import percentage, written
 from stash.report.traces import at_seconds, drift
 from stash.results.profile import Profile, StepResult
 from stash.results.steps import STEP_BY_NAME
+from stash.results.whole import whole_step
 
 PANEL_HEIGHT = 74
+TITLE_HEIGHT = 32
+LEFT, RIGHT = 58, 12
 MAX_PANELS = 12
+
+#: When a block was measured, and its seconds per iteration.
+Dot = tuple[float, float]
 
 
 def blocks_picture(profile: Profile) -> Picture | None:
@@ -36,78 +41,62 @@ def blocks_picture(profile: Profile) -> Picture | None:
         name="blocks",
         title=_title(profile),
         words=_words(profile, steps),
-        describe=lambda width: _panels(profile, steps, width),
-        rows=_rows(profile, steps),
+        draw=partial(
+            _panels, profile, [(name, step, _dots(profile, step)) for name, step in steps]
+        ),
     )
 
 
-def _rows(profile: Profile, steps: list[tuple[str, StepResult]]) -> dict[str, list[Row]]:
-    """Dots by step, and each step's estimate.
-
-    Between two dots stands a gap: the dots of a step are then one line of points without length,
-    which is drawn as one shape however many there are.
-    """
-    _, factor = iteration_unit(profile)
+def _dots(profile: Profile, step: StepResult) -> list[Dot]:
     when = at_seconds(profile)
-    rows: dict[str, list[Row]] = {}
-    for index, (_, step) in enumerate(steps):
-        dots: list[Row] = []
-        for block in step.blocks:
-            if any(seconds is not None for seconds in block.seconds):
-                at = round(when(block), 3)
-                dots.append({"at": at, "time": block.seconds_per_iteration * factor})
-                dots.append({"at": at, "time": None})
-        rows[f"dots{index}"] = dots
-        value = step.seconds_per_iteration
-        ends = (value.low, value.high)
-        low, high = (value.estimate if end is None else end for end in ends)
-        rows[f"step{index}"] = [
-            {"time": value.estimate * factor, "low": low * factor, "high": high * factor}
-        ]
-    return rows
+    return [
+        (when(block), block.seconds_per_iteration)
+        for block in step.blocks
+        if any(seconds is not None for seconds in block.seconds)
+    ]
 
 
-def _panels(profile: Profile, steps: list[tuple[str, StepResult]], width: int) -> Specification:
-    unit, _ = iteration_unit(profile)
-    wide = width > WIDE / 2
-    inner = width - 62
-    when = at_seconds(profile)
-    end = max(when(block) for _, step in steps for block in step.blocks)
-    look = LOOKS[profile.provenance]
-    panels = []
-    for index, (name, _) in enumerate(steps):
-        last = index == len(steps) - 1
-        axis = alt.Axis(title="seconds since measuring began", grid=False) if last else None
-        x = alt.X("at:Q", axis=axis, scale=alt.Scale(domain=[0, max(end, 1e-3)], nice=False))
-        y = alt.Y(
-            "time:Q",
-            scale=alt.Scale(zero=False),
-            axis=alt.Axis(title=unit, tickCount=3, minExtent=34),
-        )
-        level = alt.Chart(table(f"step{index}"))
-        band = level.mark_rect(color=GRID).encode(
-            y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), x=alt.XValue(0), x2=alt.X2Value(inner)
-        )
-        line = level.mark_rule(color=ALARM, strokeWidth=1.5, strokeDash=look.outline_dash).encode(
-            y=y
-        )
-        dots = alt.Chart(table(f"dots{index}")).mark_line(
-            strokeCap="round", strokeWidth=4, opacity=0.6, color=ACCENT
-        )
-        panels.append(
-            layered(
-                band,
-                dots.encode(x=x, y=y),
-                line,
-                width=inner,
-                height=PANEL_HEIGHT,
-                title=panel_title(_panel_title(name, wide)),
-            )
-        )
-    return stacked(panels, 10)
+def _panels(
+    profile: Profile, steps: list[tuple[str, StepResult, list[Dot]]], width: int
+) -> Drawing:
+    end = max((at for *_, dots in steps for at, _ in dots), default=0.0)
+    x = Scale(0.0, max(end, 1e-3), LEFT, width - RIGHT)
+    canvas, y = Canvas(width), 0.0
+    for name, step, dots in steps:
+        canvas.text(LEFT, y + 22, _panel_title(name, wide=width > WIDE / 2))
+        y += TITLE_HEIGHT
+        _panel(canvas, profile, step, dots, x, y)
+        y += PANEL_HEIGHT
+    axis_below(canvas, x, y, "seconds since measuring began", count=width // 80)
+    return canvas.drawing(y + AXIS_HEIGHT)
 
 
-def _panel_title(name: str, wide: bool) -> str:
+def _panel(
+    canvas: Canvas,
+    profile: Profile,
+    step: StepResult,
+    dots: list[Dot],
+    x: Scale,
+    top: float,
+) -> None:
+    """One step: its interval as a band, every block as a dot, its estimate as a line."""
+    unit, factor = iteration_unit(profile)
+    value = step.seconds_per_iteration
+    low = value.estimate if value.low is None else value.low
+    high = value.estimate if value.high is None else value.high
+    times = [low, high, *(seconds for _, seconds in dots)]
+    y = around((time * factor for time in times), top + PANEL_HEIGHT, top, count=3, zero=False)
+    axis_left(canvas, y, LEFT, x.end - LEFT, unit)
+    canvas.rect(
+        LEFT, y(low * factor), x.end - LEFT, y(high * factor) - y(low * factor), fill="grid"
+    )
+    canvas.dots(((x(at), y(seconds * factor)) for at, seconds in dots), colour="accent")
+    middle = y(value.estimate * factor)
+    dash = LOOKS[profile.provenance].dash
+    canvas.line(LEFT, middle, x.end, middle, stroke="alarm", stroke_width=1.5, dash=dash)
+
+
+def _panel_title(name: str, *, wide: bool) -> str:
     known = STEP_BY_NAME.get(name)
     shown = harmless(name, limit=24)
     return f"{shown}: {known.meaning}" if known is not None and wide else shown

@@ -3,29 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-import altair as alt
+from dataclasses import dataclass
 
 from stash.report import bars, words
 from stash.report.bars import Breakdown, Segment
-from stash.report.charts.palette import INK, LOOKS, SURFACE, Look, colour_of, text_on
-from stash.report.charts.picture import (
-    WIDE,
-    Picture,
-    Row,
-    Specification,
-    layered,
-    panel_title,
-    stacked,
-    table,
+from stash.report.charts.drawing import (
+    AXIS_HEIGHT,
+    Canvas,
+    Drawing,
+    Scale,
+    axis_below,
+    legend,
+    text_width,
 )
+from stash.report.charts.palette import LOOKS, Look, colour_of, text_on
+from stash.report.charts.picture import WIDE, Picture
 from stash.report.facts import iteration_unit
 from stash.report.figures import figure, percentage, with_unit, written
 from stash.results.profile import Profile
 
 BAR_HEIGHT = 46
 LANE_HEIGHT = 7
-CHARACTER_WIDTH = 7.2
+GAP = 22
+EDGE = 16  # room for numbers under the ends of the axis
+
+
+@dataclass(frozen=True)
+class Part:
+    """A segment where it lies in the bar, in percent of the iteration."""
+
+    segment: Segment
+    start: float
+    end: float
+    low: float
+    high: float
 
 
 def iteration_picture(profile: Profile) -> Picture | None:
@@ -37,9 +48,46 @@ def iteration_picture(profile: Profile) -> Picture | None:
         name="iteration",
         title=_title(profile, found[0]),
         words=" ".join(_in_words(profile, one) for one in found),
-        describe=lambda width: _stack(profile, found, width),
-        rows={f"bar{index}": parts_of(profile, one) for index, one in enumerate(found)},
+        draw=lambda width: _draw(profile, found, width),
     )
+
+
+def parts_of(breakdown: Breakdown) -> list[Part]:
+    """Segments one after the other; negative ones cannot be drawn, only told."""
+    parts, start = [], 0.0
+    for segment in breakdown.segments:
+        share = segment.share
+        if share.estimate <= 0:
+            continue
+        low = share.estimate if share.low is None else share.low
+        high = share.estimate if share.high is None else share.high
+        end = start + 100 * share.estimate
+        parts.append(Part(segment, start, end, start + 100 * low, start + 100 * high))
+        start = end
+    return parts
+
+
+def draw_parts(
+    canvas: Canvas, parts: Sequence[Part], x: Scale, y: float, height: float, look: Look
+) -> None:
+    """A bar without its words."""
+    for part in parts:
+        left, width = x(part.start), x(part.end) - x(part.start)
+        colour = colour_of(part.segment.kind)
+        canvas.rect(
+            left, y, width, height, fill=colour, opacity=look.fill_opacity, stroke="surface"
+        )
+        if look.dash:
+            canvas.rect(
+                left + 1, y + 2, max(0.0, width - 2), height - 4, stroke="ink", dash=look.dash
+            )
+
+
+def kinds_of(breakdowns: Sequence[Breakdown]) -> dict[str, str]:
+    """What each label of a bar is coloured with."""
+    return {
+        segment.label: colour_of(segment.kind) for one in breakdowns for segment in one.segments
+    }
 
 
 def _title(profile: Profile, breakdown: Breakdown) -> str:
@@ -53,142 +101,72 @@ def _title(profile: Profile, breakdown: Breakdown) -> str:
 
 def _in_words(profile: Profile, breakdown: Breakdown) -> str:
     parts = ", ".join(bars.legend_words(segment) for segment in breakdown.segments)
-    return f"{title_of(profile, breakdown)}: {parts}."
+    return f"{_whole(profile, breakdown)}: {parts}."
 
 
-def title_of(profile: Profile, breakdown: Breakdown) -> str:
+def _whole(profile: Profile, breakdown: Breakdown) -> str:
     """Which iteration a bar is, and how long."""
     unit, factor = iteration_unit(profile)
     whole = written(breakdown.seconds, unit, factor)
     return f"{breakdown.title}: where an iteration of {whole} goes"
 
 
-def parts_of(profile: Profile, breakdown: Breakdown) -> list[Row]:
-    """Segments one after the other; negative ones cannot be drawn, only told."""
-    look = LOOKS[profile.provenance]
-    rows: list[Row] = []
-    start = 0.0
-    for index, segment in enumerate(breakdown.segments):
-        share = 100 * segment.share.estimate
-        if share <= 0:
-            continue
-        rows.append(_part(segment, look, start, BAR_HEIGHT + 9 + LANE_HEIGHT * index))
-        start += share
-    return rows
-
-
-def _part(segment: Segment, look: Look, start: float, lane: int) -> dict[str, object]:
-    share = segment.share
-    return {
-        "kind": segment.label,
-        "start": start,
-        "middle": start + 50 * share.estimate,
-        "end": start + 100 * share.estimate,
-        "low": start + 100 * (share.estimate if share.low is None else share.low),
-        "high": start + 100 * (share.estimate if share.high is None else share.high),
-        "lane": lane,
-        "name": segment.label,
-        "share": with_unit(figure(share, 100).estimate, "%"),
-        "text_colour": text_on(segment.kind, look),
-        "size": 100 * share.estimate,
-    }
-
-
-def _stack(profile: Profile, found: Sequence[Breakdown], width: int) -> Specification:
-    inner = width - 16
-    kinds = kinds_of([segment for one in found for segment in one.segments])
-    end = max([100.0, *(_reach(profile, one) for one in found)])
-    rows = [
-        _bar(profile, f"bar{index}", one, inner, end, kinds, last=index == len(found) - 1)
-        for index, one in enumerate(found)
-    ]
-    return stacked(rows, 16, resolve={"scale": {"color": "independent"}})
-
-
-def _bar(
-    profile: Profile,
-    name: str,
-    breakdown: Breakdown,
-    width: int,
-    end: float,
-    kinds: dict[str, str],
-    *,
-    last: bool,
-) -> Specification:
-    look = LOOKS[profile.provenance]
+def _draw(profile: Profile, found: Sequence[Breakdown], width: int) -> Drawing:
+    canvas, y = Canvas(width), 0.0
+    x = _scale(found, width)
+    for breakdown in found:
+        y = _bar(canvas, profile, breakdown, x, y) + GAP
     told = "percent of the iteration"
     if width > WIDE / 2:
         told += "; lines below a bar: where each part may end (95 %)"
-    axis = alt.Axis(title=told, tickCount=5, grid=False) if last else None
-    x = alt.X("start:Q", axis=axis, scale=alt.Scale(domain=[0, end], nice=False))
-    colour = alt.Color(
-        "kind:N",
-        scale=alt.Scale(domain=list(kinds), range=[colour_of(kind) for kind in kinds.values()]),
-        legend=alt.Legend(columns=0 if width > WIDE / 2 else 2, symbolType="square")
-        if last
-        else None,
-    )
-    base = alt.Chart(table(name))
-    parts = base.mark_bar(
-        height=BAR_HEIGHT,
-        yOffset=0,
-        stroke=SURFACE,
-        strokeWidth=2,
-        fillOpacity=look.fill_opacity,
-    ).encode(x=x, x2=alt.X2("end:Q"), y=alt.YValue(BAR_HEIGHT / 2), color=colour)
-    outline = base.mark_bar(
-        height=BAR_HEIGHT - 4,
-        filled=False,
-        strokeWidth=1.5 if look.dash else 0,
-        strokeDash=look.outline_dash,
-        color=INK,
-    ).encode(x=x, x2=alt.X2("end:Q"), y=alt.YValue(BAR_HEIGHT / 2))
-    lanes = alt.Y("lane:Q", scale=None, axis=None)
-    whiskers = base.mark_rule(strokeWidth=3).encode(
-        x=alt.X("low:Q"), x2=alt.X2("high:Q"), y=lanes, color=colour
-    )
-    ends = base.mark_tick(thickness=2, size=9, orient="vertical", color=INK).encode(
-        x=alt.X("end:Q"), y=lanes
-    )
-    pixels = width / end
-    fits = f"(length(datum.name) * {CHARACTER_WIDTH} + 8) / {pixels}"
-    tight = f"(length(datum.share) * {CHARACTER_WIDTH} + 4) / {pixels}"
-    names = base.transform_filter(f"datum.size >= {fits}")
-    texts = [
-        names.mark_text(fontWeight="bold").encode(
-            text=alt.Text("name:N"), y=alt.YValue(BAR_HEIGHT / 2 - 8)
-        ),
-        names.mark_text().encode(text=alt.Text("share:N"), y=alt.YValue(BAR_HEIGHT / 2 + 9)),
-        base.transform_filter(f"datum.size < {fits} && datum.size >= {tight}")
-        .mark_text()
-        .encode(text=alt.Text("share:N"), y=alt.YValue(BAR_HEIGHT / 2)),
-    ]
-    coloured = [
-        text.encode(x=alt.X("middle:Q"), color=alt.Color("text_colour:N", scale=None))
-        for text in texts
-    ]
-    title: str | list[str] = title_of(profile, breakdown)
-    if width <= WIDE / 2:
-        whole = written(breakdown.seconds, *iteration_unit(profile))
-        title = [breakdown.title, f"an iteration of {whole}"]
-    return layered(
-        parts,
-        outline,
-        whiskers,
-        ends,
-        *coloured,
-        width=width,
-        height=BAR_HEIGHT + 6 + LANE_HEIGHT * len(breakdown.segments),
-        title=panel_title(title, fontSize=12.5, fontWeight="bold", offset=6),
-    )
+    y -= GAP - 4
+    axis_below(canvas, x, y, told, count=6)
+    return canvas.drawing(legend(canvas, kinds_of(found), EDGE, y + AXIS_HEIGHT + 6))
 
 
-def _reach(profile: Profile, breakdown: Breakdown) -> float:
-    """How far the parts that can be drawn reach, intervals included."""
-    rows = parts_of(profile, breakdown)
-    return max((float(str(row["end"])) for row in rows), default=0.0)
+def _scale(found: Sequence[Breakdown], width: int) -> Scale:
+    """From nothing to the whole, or as far as parts and their intervals reach."""
+    parts = [part for one in found for part in parts_of(one)]
+    low = min([0.0, *(part.low for part in parts)])
+    high = max([100.0, *(part.end for part in parts), *(part.high for part in parts)])
+    return Scale(low, high, EDGE, width - EDGE)
 
 
-def kinds_of(segments: Sequence[Segment]) -> dict[str, str]:
-    """What each label of a bar is, and so how it is coloured."""
-    return {segment.label: segment.kind for segment in segments}
+def _bar(canvas: Canvas, profile: Profile, breakdown: Breakdown, x: Scale, y: float) -> float:
+    """One bar with its title, its words and a lane for each part's interval; returns its end."""
+    look = LOOKS[profile.provenance]
+    for line in _bar_title(profile, breakdown, canvas.width):
+        y += 15
+        canvas.text(EDGE, y, line, size=12.5, bold=True)
+    y += 8
+    parts = parts_of(breakdown)
+    draw_parts(canvas, parts, x, y, BAR_HEIGHT, look)
+    for part in parts:
+        _inside(canvas, part, x, y, text_on(part.segment.kind, look))
+    lane = y + BAR_HEIGHT + 9
+    for part in parts:
+        colour = colour_of(part.segment.kind)
+        canvas.line(x(part.low), lane, x(part.high), lane, stroke=colour, stroke_width=3)
+        canvas.line(x(part.end), lane - 4.5, x(part.end), lane + 4.5, stroke="ink", stroke_width=2)
+        lane += LANE_HEIGHT
+    return lane
+
+
+def _bar_title(profile: Profile, breakdown: Breakdown, width: float) -> list[str]:
+    if width > WIDE / 2:
+        return [_whole(profile, breakdown)]
+    whole = written(breakdown.seconds, *iteration_unit(profile))
+    return [breakdown.title, f"an iteration of {whole}"]
+
+
+def _inside(canvas: Canvas, part: Part, x: Scale, y: float, colour: str) -> None:
+    """A part's name and share, or its share alone, or nothing: as much as fits."""
+    room = x(part.end) - x(part.start)
+    middle = (x(part.start) + x(part.end)) / 2
+    name = part.segment.label
+    share = with_unit(figure(part.segment.share, 100).estimate, "%")
+    if room >= text_width(name) + 8:
+        canvas.text(middle, y + 19, name, colour=colour, anchor="middle", bold=True)
+        canvas.text(middle, y + 36, share, colour=colour, anchor="middle")
+    elif room >= text_width(share) + 4:
+        canvas.text(middle, y + 27, share, colour=colour, anchor="middle")

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-import altair as alt
+from collections.abc import Sequence
 
 from stash.report import words
-from stash.report.charts.palette import ACCENT, ALARM, INK, LOOKS, SURFACE
-from stash.report.charts.picture import (
-    WIDE,
-    Picture,
-    Row,
-    Specification,
-    layered,
-    panel_title,
-    stacked,
-    table,
+from stash.report.charts.drawing import (
+    AXIS_HEIGHT,
+    Canvas,
+    Drawing,
+    Scale,
+    around,
+    axis_below,
+    axis_left,
 )
+from stash.report.charts.palette import LOOKS
+from stash.report.charts.picture import WIDE, Picture
 from stash.report.facts import iteration_unit, known_rates
 from stash.report.figures import size_in_bytes, written
 from stash.report.traces import Load, load_over_time, workers
 from stash.results.pace import Workers
 from stash.results.profile import Profile
+
+ROW_HEIGHT = 34
+LOAD_HEIGHT = 52
+#: More workers than this are drawn closer together, and not all told in words.
+MANY_WORKERS = 16
 
 
 def rates_picture(profile: Profile) -> Picture | None:
@@ -28,12 +33,6 @@ def rates_picture(profile: Profile) -> Picture | None:
     told = dict(known_rates(profile.rates))
     if not told:
         return None
-    rows: list[Row] = []
-    for name, text in told.items():
-        rate = getattr(profile.rates, name)
-        rows.append(
-            {"name": name, "rate": rate.estimate, "low": rate.low, "high": rate.high, "told": text}
-        )
     slowest = words.bottleneck(profile.rates)
     return Picture(
         name="rates",
@@ -41,35 +40,39 @@ def rates_picture(profile: Profile) -> Picture | None:
         words="Samples per second, all workers together: "
         + "; ".join(f"{name} {text}" for name, text in told.items())
         + ".",
-        describe=lambda width: _rates(profile, list(told), width),
-        rows={"rates": rows},
+        draw=lambda width: _rates(profile, told, width),
     )
 
 
-def _rates(profile: Profile, names: list[str], width: int) -> Specification:
+def _rates(profile: Profile, told: dict[str, str], width: int) -> Drawing:
     wide = width > WIDE / 2
-    inner = width - (310 if wide else 120)
+    left, right = 104, width - (190 if wide else 16)
     look = LOOKS[profile.provenance]
-    base = alt.Chart(table("rates"))
-    y = alt.Y("name:N", sort=names, axis=alt.Axis(title=None, ticks=False, domain=False))
-    x = alt.X("rate:Q", axis=alt.Axis(title="samples per second", tickCount=5))
-    bar = base.mark_bar(
-        height=20,
-        color=ACCENT,
-        fillOpacity=look.fill_opacity,
-        stroke=INK,
-        strokeWidth=1.5 if look.dash else 0,
-        strokeDash=look.outline_dash,
-    )
-    interval = base.mark_rule(strokeWidth=2, color=INK)
-    layers = [
-        bar.encode(x=x, y=y),
-        interval.encode(x=alt.X("low:Q"), x2=alt.X2("high:Q"), y=y),
-    ]
-    if wide:
-        told = base.mark_text(align="left", dx=14)
-        layers.append(told.encode(x=alt.XValue(inner), y=y, text=alt.Text("told:N")))
-    return layered(*layers, width=inner, height={"step": 34})
+    canvas = Canvas(width)
+    rates = {name: getattr(profile.rates, name) for name in told}
+    reach = [end for rate in rates.values() for end in (rate.estimate, rate.low, rate.high)]
+    x = around(reach, left, right, count=5, zero=True)
+    bottom = ROW_HEIGHT * len(rates)
+    axis_below(canvas, x, bottom, "samples per second", count=5 if wide else 3, grid_from=0)
+    for index, (name, rate) in enumerate(rates.items()):
+        y = ROW_HEIGHT * (index + 0.5)
+        canvas.text(left - 10, y + 4, name, anchor="end")
+        canvas.rect(
+            x(0),
+            y - 10,
+            x(rate.estimate) - x(0),
+            20,
+            fill="accent",
+            opacity=look.fill_opacity,
+            stroke="ink" if look.dash else None,
+            stroke_width=1.5,
+            dash=look.dash,
+        )
+        if rate.low is not None and rate.high is not None:
+            canvas.line(x(rate.low), y, x(rate.high), y, stroke="ink", stroke_width=2)
+        if wide:
+            canvas.text(right + 14, y + 4, told[name])
+    return canvas.drawing(bottom + AXIS_HEIGHT)
 
 
 def workers_picture(profile: Profile) -> Picture | None:
@@ -78,30 +81,18 @@ def workers_picture(profile: Profile) -> Picture | None:
     if found is None:
         return None
     unit, factor = iteration_unit(profile)
-    rows: list[Row] = []
-    for one in found.workers:
-        value = one.seconds_per_iteration
-        rows.append(
-            {
-                "worker": one.number,
-                "time": value.estimate * factor,
-                "low": None if value.low is None else value.low * factor,
-                "high": None if value.high is None else value.high * factor,
-                "colour": ALARM if one.slow else ACCENT,
-            }
-        )
     told = [
         f"worker {one.number} {written(one.seconds_per_iteration, unit, factor)}"
-        for one in found.workers[:16]
+        for one in found.workers[:MANY_WORKERS]
     ]
-    more = f"; and {len(found.workers) - 16} more" if len(found.workers) > 16 else ""
+    left_out = len(found.workers) - MANY_WORKERS
+    more = f"; and {left_out} more" if left_out > 0 else ""
     return Picture(
         name="workers",
         title=_workers_title(found, unit, factor),
         words=f"Time per iteration in step {found.step}, where none waits for another: "
         f"{'; '.join(told)}{more}.",
-        describe=lambda width: _workers(profile, len(found.workers), width),
-        rows={"workers": rows},
+        draw=lambda width: _workers(profile, found, width),
     )
 
 
@@ -114,33 +105,30 @@ def _workers_title(found: Workers, unit: str, factor: float) -> str:
     return f"Worker {slow[0].number} is {lag} per iteration slower than the mean{others}"
 
 
-def _workers(profile: Profile, count: int, width: int) -> Specification:
-    unit, _ = iteration_unit(profile)
+def _workers(profile: Profile, found: Workers, width: int) -> Drawing:
+    unit, factor = iteration_unit(profile)
     look = LOOKS[profile.provenance]
-    base = alt.Chart(table("workers"))
-    y = alt.Y("worker:O", axis=alt.Axis(title="worker", ticks=False, domain=False))
-    scale = alt.Scale(zero=False)
-    axis = alt.Axis(title=f"{unit} per iteration", tickCount=5)
-    interval = base.mark_rule(strokeWidth=3, strokeDash=look.outline_dash)
-    points = base.mark_point(
-        size=90, shape=look.shape, opacity=1, fill=ACCENT if look.filled else SURFACE
-    )
-    layers = [
-        interval.encode(
-            x=alt.X("low:Q", scale=scale, axis=axis),
-            x2=alt.X2("high:Q"),
-            y=y,
-            color=alt.Color("colour:N", scale=None),
-        ),
-        points.encode(
-            x=alt.X("time:Q", scale=scale), y=y, stroke=alt.Stroke("colour:N", scale=None)
-        ),
-    ]
-    step = 26 if count <= 16 else 14
-    return layered(*layers, width=width - 60, height={"step": step})
+    canvas, left = Canvas(width), 84
+    times = [one.seconds_per_iteration for one in found.workers]
+    reach = [end for time in times for end in (time.estimate, time.low, time.high)]
+    scaled = (None if end is None else end * factor for end in reach)
+    x = around(scaled, left, width - 16, count=5, zero=False)
+    step = 26 if len(times) <= MANY_WORKERS else 14
+    bottom = step * len(times)
+    axis_below(canvas, x, bottom, f"{unit} per iteration", count=width // 110, grid_from=0)
+    for index, one in enumerate(found.workers):
+        y, time = step * (index + 0.5), one.seconds_per_iteration
+        colour = "alarm" if one.slow else "accent"
+        canvas.text(left - 10, y + 4, f"worker {one.number}", anchor="end")
+        if time.low is not None and time.high is not None:
+            low, high = x(time.low * factor), x(time.high * factor)
+            canvas.line(low, y, high, y, stroke=colour, stroke_width=3, dash=look.dash)
+        fill = colour if look.filled else "surface"
+        canvas.symbol(look.shape, x(time.estimate * factor), y, size=4.5, fill=fill, stroke=colour)
+    return canvas.drawing(bottom + AXIS_HEIGHT)
 
 
-PANELS = (
+PANELS: tuple[tuple[str, str, float], ...] = (
     ("cpu_percent", "processors busy, %", 1.0),
     ("steal_percent", "taken by other tenants, %", 1.0),
     ("memory_used_bytes", "memory used, GB", 1e-9),
@@ -155,42 +143,32 @@ def load_picture(profile: Profile) -> Picture | None:
     seen = load_over_time(profile)
     if len(seen) < 2:
         return None
-    rows: list[Row] = [
-        {
-            "at": round(load.at_seconds, 3),
-            **{
-                field: None if getattr(load, field) is None else getattr(load, field) * factor
-                for field, _, factor in PANELS
-            },
-        }
-        for load in seen
-    ]
-    shown = [panel for panel in PANELS if any(row[panel[0]] for row in rows)]
+    shown = [panel for panel in PANELS if any(getattr(load, panel[0]) for load in seen)]
     if not shown:
         return None
     return Picture(
         name="load",
         title=_load_title(seen),
         words=_load_words(seen),
-        describe=lambda width: _panels(shown, seen[-1].at_seconds, width),
-        rows={"load": rows},
+        draw=lambda width: _load(shown, seen, width),
     )
 
 
-def _panels(shown: list[tuple[str, str, float]], end: float, width: int) -> Specification:
-    panels = []
-    for index, (field, title, _) in enumerate(shown):
-        last = index == len(shown) - 1
-        axis = alt.Axis(title="seconds since measuring began", grid=False) if last else None
-        x = alt.X("at:Q", axis=axis, scale=alt.Scale(domain=[0, max(end, 1e-3)], nice=False))
-        area = alt.Chart(table("load")).mark_area(
-            line={"color": ACCENT, "strokeWidth": 1.2}, color=ACCENT, fillOpacity=0.18
-        )
-        y = alt.Y(f"{field}:Q", axis=alt.Axis(title=None, tickCount=3, minExtent=34))
-        panels.append(
-            layered(area.encode(x=x, y=y), width=width - 62, height=52, title=panel_title(title))
-        )
-    return stacked(panels, 10)
+def _load(shown: Sequence[tuple[str, str, float]], seen: list[Load], width: int) -> Drawing:
+    left, right = 58, width - 12
+    x = Scale(0.0, max(seen[-1].at_seconds, 1e-3), left, right)
+    canvas, y = Canvas(width), 0.0
+    for name, title, factor in shown:
+        canvas.text(left, y + 20, title)
+        y += 30
+        values = [(load.at_seconds, getattr(load, name)) for load in seen]
+        known = [(at, value * factor) for at, value in values if value is not None]
+        scale = around((value for _, value in known), y + LOAD_HEIGHT, y, count=3, zero=True)
+        axis_left(canvas, scale, left, right - left)
+        canvas.area([(x(at), scale(v)) for at, v in known], y + LOAD_HEIGHT, colour="accent")
+        y += LOAD_HEIGHT
+    axis_below(canvas, x, y, "seconds since measuring began", count=width // 80)
+    return canvas.drawing(y + AXIS_HEIGHT)
 
 
 def _means(seen: list[Load]) -> tuple[float, float]:

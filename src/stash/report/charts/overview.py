@@ -4,72 +4,63 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import altair as alt
-
 from stash.report import bars
-from stash.report.charts.iteration import kinds_of, parts_of
-from stash.report.charts.palette import INK, LOOKS, SURFACE, colour_of
-from stash.report.charts.picture import WIDE, Picture, Row, Specification, layered, table
+from stash.report.bars import Breakdown
+from stash.report.charts.drawing import (
+    AXIS_HEIGHT,
+    Canvas,
+    Drawing,
+    Scale,
+    axis_below,
+    legend,
+    shortened,
+)
+from stash.report.charts.iteration import draw_parts, kinds_of, parts_of
+from stash.report.charts.palette import LOOKS
+from stash.report.charts.picture import WIDE, Picture
 from stash.report.figures import percentage
 from stash.results.profile import Profile
+
+#: More profiles than this are drawn closer together.
+MANY = 20
 
 
 def overview_picture(profiles: Sequence[Profile], names: Sequence[str]) -> Picture | None:
     """Later epochs of several profiles, one bar each."""
-    rows: list[Row] = []
-    kinds: dict[str, str] = {}
-    for profile, name in zip(profiles, names, strict=True):
-        found = bars.breakdowns(profile)
-        if not found:
-            continue
-        waiting = profile.waiting.later if found[0].title != "First epoch" else None
-        for row in parts_of(profile, found[0]):
-            told = "" if waiting is None else percentage(waiting)
-            rows.append(
-                {**row, "profile": name, "waiting": told, "provenance": profile.provenance.value}
-            )
-        kinds |= kinds_of(found[0].segments)
-    if not rows:
+    found = [
+        (name, profile, whole[0])
+        for profile, name in zip(profiles, names, strict=True)
+        if (whole := bars.breakdowns(profile))
+    ]
+    if not found:
         return None
     return Picture(
         name="overview",
         title=_overview_title(profiles, names),
         words=_overview_words(profiles, names),
-        describe=lambda width: _overview(list(names), kinds, profiles, width),
-        rows={"parts": rows},
+        draw=lambda width: _overview(found, width),
     )
 
 
-def _overview(
-    names: list[str], kinds: dict[str, str], profiles: Sequence[Profile], width: int
-) -> Specification:
+def _overview(found: Sequence[tuple[str, Profile, Breakdown]], width: int) -> Drawing:
     wide = width > WIDE / 2
-    margin = 250 if wide else 110
-    base = alt.Chart(table("parts"))
-    y = alt.Y(
-        "profile:N",
-        sort=names,
-        scale=alt.Scale(domain=names),
-        axis=alt.Axis(title=None, labelLimit=150 if wide else 100, ticks=False, domain=False),
-    )
-    scale = alt.Scale(domain=list(kinds), range=[colour_of(kind) for kind in kinds.values()])
-    legend = alt.Legend(columns=0 if wide else 2, symbolType="square")
-    x = alt.X("start:Q", axis=alt.Axis(title="percent of an iteration", tickCount=5))
-    colour = alt.Color("kind:N", scale=scale, legend=legend)
-    layers: list[alt.Chart] = []
-    for provenance in sorted({profile.provenance for profile in profiles}):
-        look = LOOKS[provenance]
-        chosen = base.transform_filter(f"datum.provenance == '{provenance.value}'")
-        bar = chosen.mark_bar(stroke=SURFACE, strokeWidth=1, fillOpacity=look.fill_opacity)
-        layers.append(bar.encode(x=x, x2=alt.X2("end:Q"), y=y, color=colour))
-        if look.dash:
-            outline = chosen.mark_bar(filled=False, color=INK, strokeDash=look.outline_dash)
-            layers.append(outline.encode(x=x, x2=alt.X2("end:Q"), y=y))
-    if wide:
-        told = base.transform_filter("datum.start == 0").mark_text(align="left", dx=8)
-        layers.append(told.encode(x=alt.XValue(width - margin), y=y, text=alt.Text("waiting:N")))
-    step = 30 if len(names) <= 20 else 16
-    return layered(*layers, width=width - margin, height={"step": step})
+    left, right = (160, width - 150) if wide else (110, width - 14)
+    canvas = Canvas(width)
+    step = 30 if len(found) <= MANY else 16
+    end = max([100.0, *(part.end for *_, one in found for part in parts_of(one))])
+    x = Scale(0.0, end, left, right)
+    bottom = step * len(found)
+    axis_below(canvas, x, bottom, "percent of an iteration", count=6, grid_from=0)
+    for index, (name, profile, breakdown) in enumerate(found):
+        y = step * index
+        look = LOOKS[profile.provenance]
+        canvas.text(left - 8, y + step / 2 + 4, shortened(name, left - 8), anchor="end")
+        draw_parts(canvas, parts_of(breakdown), x, y + 0.1 * step, 0.8 * step, look)
+        waiting = profile.waiting.later if breakdown.title != "First epoch" else None
+        if wide and waiting is not None:
+            canvas.text(right + 8, y + step / 2 + 4, percentage(waiting))
+    kinds = kinds_of([one for *_, one in found])
+    return canvas.drawing(legend(canvas, kinds, 16, bottom + AXIS_HEIGHT + 6))
 
 
 def _overview_title(profiles: Sequence[Profile], names: Sequence[str]) -> str:
@@ -96,7 +87,7 @@ def _overview_words(profiles: Sequence[Profile], names: Sequence[str]) -> str:
             if profile.waiting.later is None
             else f"waits {percentage(profile.waiting.later)}"
         )
-        for profile, name in list(zip(profiles, names, strict=True))[:20]
+        for profile, name in list(zip(profiles, names, strict=True))[:MANY]
     ]
-    more = f", and {len(profiles) - 20} more in the table" if len(profiles) > 20 else ""
+    more = f", and {len(profiles) - MANY} more in the table" if len(profiles) > MANY else ""
     return f"Later epochs, parts of an iteration: {'; '.join(told)}{more}."

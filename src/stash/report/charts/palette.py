@@ -1,7 +1,7 @@
 """Colours and shapes of all pictures: told apart in light, dark and grey, and by anyone's eyes.
 
-Hues are Okabe and Ito's; neighbours in a bar differ in lightness, too. A page shows the light
-colours as variables, so that one drawing serves both themes: hence no light colour occurs twice.
+Hues are Okabe and Ito's; neighbours in a bar differ in lightness, too. A drawing names roles, which
+are variables of a page, so that one drawing serves both themes.
 """
 
 from __future__ import annotations
@@ -32,6 +32,10 @@ COLOURS = {
     "contention": Colour("#cc79a7", "#d995bc"),
     "communication": Colour("#0072b2", "#2e86c4"),
     "interconnect": Colour("#0073b3", "#2e87c5"),
+    "network": Colour("#56b4e9", "#7cc5ef"),
+    "links": Colour("#3f9fd6", "#66b6e4"),
+    "relief": Colour("#8fcbee", "#9fd4f3"),
+    "scale-out": Colour("#009e73", "#1fa880"),
     "prep": Colour("#e69f00", "#f2b632"),
     "copy": Colour("#b98000", "#cf9d3a"),
     "fetch": Colour("#d55e00", "#e46f2e"),
@@ -40,11 +44,7 @@ COLOURS = {
     "on-dark": Colour("#ffffff", "#f4f7fa"),
 }
 
-INK, MUTED, GRID, SURFACE, DOUBT, ACCENT, ALARM = (
-    COLOURS[role].light for role in ("ink", "muted", "grid", "surface", "doubt", "accent", "alarm")
-)
-
-#: Parts of a bar that are dark enough for light text: in either theme for compute's, only here.
+#: Parts of a bar that are dark enough for light text, in either theme.
 _LIGHT_TEXT = {"communication", "interconnect"}
 
 
@@ -57,27 +57,22 @@ class Look:
     shape: str
     filled: bool
 
-    @property
-    def outline_dash(self) -> list[int]:
-        """Vega's dash pattern for outlines; one long dash is a whole line."""
-        return list(self.dash) or [1, 0]
-
 
 LOOKS = {
     Provenance.MEASURED: Look(1.0, (), "circle", True),
     Provenance.EMULATED: Look(0.5, (6, 3), "diamond", False),
-    Provenance.PREDICTED: Look(0.3, (2, 2), "triangle-up", False),
+    Provenance.PREDICTED: Look(0.3, (2, 2), "triangle", False),
     Provenance.CITED: Look(0.12, (1, 4), "square", False),
 }
 
 
 def colour_of(kind: str) -> str:
-    """The light theme's colour for a part of an iteration or a stall."""
-    return COLOURS[kind if kind in COLOURS else "other"].light
+    """The role that colours a part of an iteration or a stall."""
+    return kind if kind in COLOURS else "other"
 
 
 def text_on(kind: str, look: Look) -> str:
-    """A colour that can be read on that part."""
+    """A role whose colour can be read on that part."""
     if kind == "compute" or look.fill_opacity < 1:
-        return COLOURS["ink"].light
-    return COLOURS["on-dark" if kind in _LIGHT_TEXT else "on-light"].light
+        return "ink"
+    return "on-dark" if kind in _LIGHT_TEXT else "on-light"

@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import altair as alt
+from dataclasses import dataclass
 
 from stash.report import words
-from stash.report.bars import iteration_seconds
 from stash.report.characters import harmless
-from stash.report.charts.palette import DOUBT, INK, LOOKS, MUTED, SURFACE, colour_of
-from stash.report.charts.picture import WIDE, Picture, Specification, layered, table
+from stash.report.charts.drawing import AXIS_HEIGHT, Canvas, Drawing, around, axis_below, shortened
+from stash.report.charts.palette import LOOKS, colour_of
+from stash.report.charts.picture import WIDE, Picture
 from stash.report.facts import stalls_in_order
 from stash.report.figures import percentage
+from stash.results.document import Interval
 from stash.results.profile import Profile, StallResult
+from stash.results.whole import iteration_seconds
+
+ROW_HEIGHT = 34
+
+
+@dataclass(frozen=True)
+class Row:
+    """One stall's share in percent, and the smallest that would have been found."""
+
+    name: str
+    label: str
+    share: Interval
+    unsure: float | None
+    significant: bool
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Where its interval ends."""
+        estimate, low, high = self.share.estimate, self.share.low, self.share.high
+        return 100 * (estimate if low is None else low), 100 * (estimate if high is None else high)
 
 
 def stalls_picture(profile: Profile) -> Picture | None:
@@ -29,29 +48,22 @@ def stalls_picture(profile: Profile) -> Picture | None:
         name="stalls",
         title=_title(profile),
         words=_words(rows),
-        describe=lambda width: _forest(profile, rows, width),
-        rows={"stalls": rows, "zero": [{}]},
+        draw=lambda width: _forest(profile, rows, width),
     )
 
 
-def _row(profile: Profile, name: str, stall: StallResult) -> dict[str, object] | None:
+def _row(profile: Profile, name: str, stall: StallResult) -> Row | None:
     share = stall.share if stall.share is not None else stall.share_of_first_epoch
     if share is None:
         return None
     label = harmless(name, limit=24) + ("" if stall.share is not None else " *")
-    unsure = _detectable_share(profile, stall)
-    return {
-        "label": f"\N{BULLET} {label}" if stall.part_of else label,
-        "kind": name,
-        "share": 100 * share.estimate,
-        "low": None if share.low is None else 100 * share.low,
-        "high": None if share.high is None else 100 * share.high,
-        "unsure": unsure,
-        "minus_unsure": None if unsure is None else -unsure,
-        "told": percentage(share),
-        "significant": stall.significant,
-        "colour": colour_of(name),
-    }
+    return Row(
+        name=name,
+        label=f"\N{BULLET} {label}" if stall.part_of else label,
+        share=share,
+        unsure=_detectable_share(profile, stall),
+        significant=stall.significant,
+    )
 
 
 def _detectable_share(profile: Profile, stall: StallResult) -> float | None:
@@ -77,49 +89,43 @@ def _title(profile: Profile) -> str:
     return f"{start}; not significant: {some}"
 
 
-def _words(rows: list[dict[str, object]]) -> str:
+def _words(rows: list[Row]) -> str:
     told = [
-        f"{str(row['label']).lstrip(chr(0x2022) + ' ')} {row['told']}"
-        + ("" if row["significant"] else ", not significant")
+        f"{row.label.lstrip(chr(0x2022) + ' ')} {percentage(row.share)}"
+        + ("" if row.significant else ", not significant")
         for row in rows
     ]
-    note = " * of the first epoch." if any(str(row["label"]).endswith("*") for row in rows) else ""
+    note = " * of the first epoch." if any(row.label.endswith("*") for row in rows) else ""
     return (
         f"Shares of an iteration with 95 % intervals: {'; '.join(told)}.{note} "
         "Grey: what this run could not tell from nothing. Hollow: not significant."
     )
 
 
-def _forest(profile: Profile, rows: list[dict[str, object]], width: int) -> Specification:
+def _forest(profile: Profile, rows: list[Row], width: int) -> Drawing:
     wide = width > WIDE / 2
-    inner = width - (310 if wide else 130)
+    left, right = 122, width - (190 if wide else 16)
     look = LOOKS[profile.provenance]
-    labels = [str(row["label"]) for row in rows]
-    base = alt.Chart(table("stalls"))
-    y = alt.Y(
-        "label:N",
-        sort=labels,
-        scale=alt.Scale(domain=labels),
-        axis=alt.Axis(title=None, ticks=False, domain=False, labelPadding=8),
-    )
-    x = alt.X("share:Q", axis=alt.Axis(title="percent of an iteration", tickCount=6))
-    colour = alt.Color("colour:N", scale=None)
-    doubt = base.mark_bar(color=DOUBT, height=26).encode(
-        x=alt.X("minus_unsure:Q"), x2=alt.X2("unsure:Q"), y=y
-    )
-    zero = alt.Chart(table("zero")).mark_rule(color=MUTED).encode(x=alt.XDatum(0))
-    ranges = base.mark_rule(strokeWidth=4, strokeDash=look.outline_dash).encode(
-        x=alt.X("low:Q"), x2=alt.X2("high:Q"), y=y, color=colour
-    )
-    point: dict[str, Any] = {"size": 120, "shape": look.shape, "strokeWidth": 2.5, "opacity": 1}
-    there = base.transform_filter("datum.significant").mark_point(
-        fill=INK if look.filled else SURFACE, stroke=INK, **point
-    )
-    unsure = base.transform_filter("!datum.significant").mark_point(
-        fill=SURFACE, stroke=MUTED, **point
-    )
-    layers = [doubt, zero, ranges, there.encode(x=x, y=y), unsure.encode(x=x, y=y)]
-    if wide:
-        told = base.mark_text(align="left", dx=14)
-        layers.append(told.encode(x=alt.XValue(inner), y=y, text=alt.Text("told:N")))
-    return layered(*layers, width=inner, height={"step": 34})
+    canvas = Canvas(width)
+    reach = [end for row in rows for end in row.ends]
+    reach += [side * row.unsure for row in rows if row.unsure is not None for side in (1, -1)]
+    x = around(reach, left, right, count=8 if wide else 4, zero=True)
+    bottom = ROW_HEIGHT * len(rows)
+    axis_below(canvas, x, bottom, "percent of an iteration", count=8 if wide else 4, grid_from=0)
+    for index, row in enumerate(rows):
+        y = ROW_HEIGHT * (index + 0.5)
+        if row.unsure is not None:
+            start = x(-row.unsure)
+            canvas.rect(start, y - 13, x(row.unsure) - start, 26, fill="doubt")
+    canvas.line(x(0), 0, x(0), bottom, stroke="muted")
+    for index, row in enumerate(rows):
+        y = ROW_HEIGHT * (index + 0.5)
+        canvas.text(left - 10, y + 4, shortened(row.label, left - 10), anchor="end")
+        low, high = (x(end) for end in row.ends)
+        canvas.line(low, y, high, y, stroke=colour_of(row.name), stroke_width=4, dash=look.dash)
+        sure = "ink" if row.significant else "muted"
+        fill = "ink" if row.significant and look.filled else "surface"
+        canvas.symbol(look.shape, x(100 * row.share.estimate), y, size=5, fill=fill, stroke=sure)
+        if wide:
+            canvas.text(right + 14, y + 4, percentage(row.share))
+    return canvas.drawing(bottom + AXIS_HEIGHT)

@@ -17,6 +17,7 @@ from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
 from stash import __version__
+from stash.advise.recommendation import Recommendation
 from stash.report import facts, words
 from stash.report.advice import Advice, advise
 from stash.report.cards import Card, cards
@@ -25,11 +26,14 @@ from stash.report.charts import pictures_of
 from stash.report.charts.overview import overview_picture
 from stash.report.charts.palette import COLOURS
 from stash.report.charts.picture import NARROW, WIDE, Picture
+from stash.report.charts.rent import rent_picture
 from stash.report.export.tables import as_csv, block_times, number_rows
 from stash.report.figures import written
+from stash.report.links import link_lines
 from stash.report.method import how_it_was_measured
 from stash.report.names import NAME_LIMIT, names_of
-from stash.report.page.side_by_side import side_by_side
+from stash.report.rent import rent_of
+from stash.report.side_by_side import side_by_side
 from stash.results.profile import Profile, Provenance
 from stash.results.recording import Check
 from stash.results.steps import STEP_BY_NAME
@@ -70,6 +74,7 @@ class Section:
     epochs: Sequence[str]
     rates: Sequence[tuple[str, str]]
     telemetry: Sequence[tuple[str, Sequence[str]]]
+    links: Sequence[str]
     machine: Sequence[tuple[str, str]]
     checks: Sequence[Check]
     method: Sequence[str]
@@ -79,8 +84,8 @@ class Section:
     document: str
 
 
-def page_of(profiles: Sequence[Profile]) -> str:
-    """The whole page of one or several profiles."""
+def page_of(profiles: Sequence[Profile], advice: Recommendation | None = None) -> str:
+    """The whole page of one or several profiles, of what to rent, or of both."""
     names = names_of(profiles)
     detailed = len(profiles) <= MAX_WITH_CHARTS
     sections = [
@@ -91,18 +96,22 @@ def page_of(profiles: Sequence[Profile]) -> str:
     if len(profiles) > 1:
         compared = side_by_side(profiles, names)
         overview = overview_picture(profiles, names)
+    rent = None if advice is None else rent_of(advice)
+    front = None if advice is None else rent_picture(advice)
     script, style = _asset("page.js"), _asset("style.css")
     return (
         _template()
         .render(
-            title=_title(profiles, names),
+            title=_title(names),
             sections=sections,
             compared=compared,
-            overview=None if overview is None else _figure(overview, "all"),
+            overview=None if overview is None else _figure(overview),
+            rent=rent,
+            rent_figure=None if front is None else _figure(front),
             detailed=detailed,
             charts_limit=MAX_WITH_CHARTS,
             kinds=COLOURS,
-            numbers="" if len(profiles) == 1 else _table(_all_rows(profiles)),
+            numbers="" if len(profiles) <= 1 else _table(_all_rows(profiles)),
             version=__version__,
             style=Markup(style + _colours()),
             script=Markup(script),
@@ -124,13 +133,14 @@ def _section(key: str, name: str, profile: Profile, *, detailed: bool) -> Sectio
         facts=facts.what_was_measured(profile, _name, _name),
         headline=words.headline(profile),
         absent=words.absent(profile),
-        figures={one.name: _figure(one, f"{key}-{one.name}") for one in pictures},
+        figures={one.name: _figure(one) for one in pictures},
         cards=cards(profile),
         nothing=next((one for one in advice if one.stall is None), None),
         steps=list(_steps(profile)),
         epochs=facts.epoch_lines(profile),
         rates=facts.known_rates(profile.rates),
         telemetry=list(_telemetry(profile)),
+        links=_links(profile),
         machine=list(_machine(profile)),
         checks=[_harmless_check(check) for check in profile.checks],
         method=how_it_was_measured(profile),
@@ -141,13 +151,13 @@ def _section(key: str, name: str, profile: Profile, *, detailed: bool) -> Sectio
     )
 
 
-def _figure(picture: Picture, prefix: str) -> Figure:
+def _figure(picture: Picture) -> Figure:
     return Figure(
         name=picture.name,
         title=picture.title,
         words=picture.words,
-        wide=Markup(picture.inline(WIDE, prefix)),
-        narrow=Markup(picture.inline(NARROW, prefix)),
+        wide=Markup(picture.inline(WIDE)),
+        narrow=Markup(picture.inline(NARROW)),
     )
 
 
@@ -179,11 +189,18 @@ def _telemetry(profile: Profile) -> Iterable[tuple[str, Sequence[str]]]:
         )
 
 
+def _links(profile: Profile) -> list[str]:
+    """What was probed, or what a prediction takes them to be."""
+    if profile.links is not None:
+        return link_lines(profile.links)
+    return facts.link_lines(profile, _name)
+
+
 def _machine(profile: Profile) -> Iterable[tuple[str, str]]:
     machine, workload = profile.machine, profile.workload
     price = machine.price_usd_per_hour
     values = {
-        "host": machine.host,
+        "host": ", ".join(machine.hosts) or machine.host,
         "instance": machine.instance,
         "price": None if price is None else f"${price:.2f} per hour and node",
         "system": machine.system,
@@ -236,8 +253,10 @@ def _all_rows(profiles: Sequence[Profile]) -> Iterable[dict[str, object]]:
         yield from number_rows(profile)
 
 
-def _title(profiles: Sequence[Profile], names: Sequence[str]) -> str:
-    return names[0] if len(profiles) == 1 else f"{len(profiles)} profiles"
+def _title(names: Sequence[str]) -> str:
+    if not names:
+        return "what to rent"
+    return names[0] if len(names) == 1 else f"{len(names)} profiles"
 
 
 def _name(text: str) -> str:

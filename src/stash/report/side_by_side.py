@@ -6,12 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stash.report.characters import harmless
-from stash.report.comparison import Change, Quantity, compare, unlike
 from stash.report.facts import iteration_unit
 from stash.report.figures import figure
 from stash.report.words import undivided_stalls
+from stash.results.comparison import Change, compare, unlike
 from stash.results.profile import Profile
-from stash.results.steps import STALLS
+from stash.results.steps import STALL_BY_NAME
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """Something that every profile has one of, with the factor to the unit that people read."""
+
+    name: str
+    unit: str
+    factor: float
 
 
 @dataclass(frozen=True)
@@ -44,10 +53,12 @@ class SideBySide:
     lines: Sequence[Line]
 
 
-def side_by_side(profiles: Sequence[Profile], names: Sequence[str]) -> SideBySide:
+def side_by_side(
+    profiles: Sequence[Profile], names: Sequence[str], *, anyway: bool = False
+) -> SideBySide:
     """Iteration, waiting and every stall's share, against the first profile."""
     quantities = _quantities(profiles)
-    rows = compare(profiles, quantities)
+    rows = compare(profiles, [one.name for one in quantities], anyway=anyway)
     lines = [
         Line(
             name=name,
@@ -57,7 +68,7 @@ def side_by_side(profiles: Sequence[Profile], names: Sequence[str]) -> SideBySid
                 None if change is None else _cell(change, quantity)
                 for change, quantity in zip(row, quantities, strict=True)
             ],
-            remark=_remark(profiles[0], profile),
+            remark=_remark(profiles[0], profile, anyway=anyway),
         )
         for name, profile, row in zip(names, profiles, rows, strict=True)
     ]
@@ -70,7 +81,11 @@ def _quantities(profiles: Sequence[Profile]) -> list[Quantity]:
     return [
         Quantity("iteration", unit, factor),
         Quantity("waiting", "%", 100.0),
-        *(Quantity(stall.name, "%", 100.0) for stall in STALLS if stall.name in found),
+        *(
+            Quantity(stall.name, "%", 100.0)
+            for stall in STALL_BY_NAME.values()
+            if stall.name in found
+        ),
     ]
 
 
@@ -92,8 +107,11 @@ def _what(profile: Profile) -> str:
     return f"{machine.workers} x {device}, {harmless(profile.id, limit=12)}"
 
 
-def _remark(first: Profile, profile: Profile) -> str:
+def _remark(first: Profile, profile: Profile, *, anyway: bool) -> str:
     if profile is first:
         return "the others are compared with it"
     reason = unlike(first, profile)
-    return "" if reason is None else f"not compared: {reason}"
+    if reason is None:
+        return ""
+    words = "compared all the same, although" if anyway else "not compared:"
+    return f"{words} {harmless(str(reason))}"

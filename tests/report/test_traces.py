@@ -1,4 +1,4 @@
-"""Profiles against each other, and what raw blocks tell: drift and slow workers."""
+"""What raw blocks tell: drift, slow workers, load over the run."""
 
 from __future__ import annotations
 
@@ -6,62 +6,8 @@ import numpy as np
 import pytest
 
 from profiles import HAND_WORKED, noisy, profile_of
-from stash.report.comparison import Quantity, compare, difference, unlike
-from stash.report.figures import derived
 from stash.report.traces import at_seconds, drift, load_over_time, workers
 from stash.results.profile import Profile
-
-PREP = Quantity("prep", "%", 100.0)
-
-
-def test_a_difference_and_its_interval_by_hand() -> None:
-    found = difference(derived(10, 7, 14), derived(20, 16, 23))
-    assert found.estimate == 10
-    assert found.low == pytest.approx(10 - np.hypot(4, 4))
-    assert found.high == pytest.approx(10 + np.hypot(3, 3))
-
-
-def test_an_estimate_without_interval_makes_a_difference_without_one() -> None:
-    found = difference(derived(10), derived(20, 16, 23))
-    assert (found.estimate, found.low, found.high) == (10, None, None)
-
-
-def test_the_same_thing_measured_twice_seldom_differs() -> None:
-    alarms = 0
-    for seed in range(40):
-        one = profile_of(noisy(HAND_WORKED, seed=2 * seed, noise_seconds=0.01))
-        other = profile_of(noisy(HAND_WORKED, seed=2 * seed + 1, noise_seconds=0.01))
-        change = compare([one, other], [PREP])[1][0]
-        assert change is not None
-        alarms += change.significant
-    assert alarms <= 7  # 5 % are 2
-
-
-def test_a_real_difference_is_found_with_its_sign() -> None:
-    slower = profile_of(noisy({**HAND_WORKED, "warm": 0.26}, seed=1))
-    change = compare([profile_of(), slower], [PREP])[1][0]
-    assert change is not None and change.difference is not None
-    assert change.significant and change.difference.estimate == pytest.approx(0.15, abs=0.02)
-
-
-@pytest.mark.parametrize(
-    ("changes", "field"),
-    [
-        ({"workload_changes": {"batch_per_worker": 8}}, "workload.batch_per_worker is 32"),
-        ({"workload_changes": {"dtype": "bf16"}}, "workload.dtype is fp32"),
-        ({"machine_changes": {"torch": "2.6.0"}}, "machine.torch is 2.13.0"),
-    ],
-)
-def test_unlike_profiles_are_not_subtracted(changes: dict[str, object], field: str) -> None:
-    other = profile_of(**changes)  # type: ignore[arg-type]
-    assert field in str(unlike(profile_of(), other))
-    change = compare([profile_of(), other], [PREP])[1][0]
-    assert change is not None and change.difference is None and not change.significant
-
-
-def test_another_machine_is_what_one_wants_to_compare() -> None:
-    changes = {"host": "other", "cores": 64, "workers_per_node": 2, "device": "emulated:v100"}
-    assert unlike(profile_of(), profile_of(machine_changes=changes)) is None
 
 
 def test_drift_is_found_where_there_is_some_and_not_where_there_is_none() -> None:

@@ -1,0 +1,173 @@
+"""`stash recommend`: what to rent for a job, under a deadline, a budget, or neither."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from stash.advise.recommendation import Recommendation
+
+
+def recommend(
+    workload: Annotated[str, typer.Argument(help="A model of the zoo, or file.py:factory.")],
+    samples: Annotated[int, typer.Option(help="In one epoch.")],
+    epochs: Annotated[int, typer.Option(help="To train for.")],
+    data_size: Annotated[
+        str | None, typer.Option(help="Of the data set in storage, as in 133GB.")
+    ] = None,
+    samples_per_core: Annotated[
+        float | None, typer.Option(help="What one core prepares in a second.")
+    ] = None,
+    deadline: Annotated[str | None, typer.Option(help="As in 6h or 2d.")] = None,
+    budget: Annotated[float | None, typer.Option(help="In dollars.")] = None,
+    from_profiles: Annotated[
+        list[str] | None,
+        typer.Option("--from", help="A profile of this model: file, name, start of id, `last`."),
+    ] = None,
+    next_probe: Annotated[
+        bool, typer.Option("--next-probe", help="Also say which machine to measure next.")
+    ] = False,
+    batch_size: Annotated[
+        int | None, typer.Option(help="Samples per worker and iteration.")
+    ] = None,
+    dtype: Annotated[
+        str | None, typer.Option(help="fp32, tf32, amp or bf16 (default: the profile's, or fp32).")
+    ] = None,
+    clouds: Annotated[str | None, typer.Option(help="Only these, as in aws,gcp.")] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option(help="A machine type, or a pattern such as p4*; repeatable.")
+    ] = None,
+    max_nodes: Annotated[int, typer.Option(help="At most so many nodes.")] = 8,
+    retired: Annotated[
+        bool, typer.Option("--retired", help="Also machines that are not rented out any more.")
+    ] = False,
+    catalog: Annotated[
+        str, typer.Option(help="2026-08, paper-2022, or a CSV of your own machines.")
+    ] = "2026-08",
+    spot: Annotated[bool, typer.Option("--spot", help="Spot prices, and interruptions.")] = False,
+    interruptions: Annotated[
+        float, typer.Option(help="Of one spot node in an hour: an assumption.")
+    ] = 0.05,
+    lost: Annotated[str, typer.Option(help="Work lost by an interruption.")] = "15min",
+    setup: Annotated[str, typer.Option(help="From renting to the first iteration.")] = "10min",
+    profiling: Annotated[
+        str, typer.Option(help="What a machine without a profile is measured for first.")
+    ] = "10min",
+    data: Annotated[
+        Path | None, typer.Option(help="Data that a factory of your own needs to build its model.")
+    ] = None,
+    folder: Annotated[
+        Path | None, typer.Option(help="Where profiles are kept (default: stash-profiles).")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the document to this file.")] = None,
+    csv: Annotated[Path | None, typer.Option(help="Write every way considered as CSV.")] = None,
+    chart: Annotated[
+        Path | None, typer.Option(help="Draw the front into this folder (SVG, PNG, PDF).")
+    ] = None,
+    sky: Annotated[
+        Path | None, typer.Option(help="Write a SkyPilot task for the chosen machine.")
+    ] = None,
+    sky_times: Annotated[
+        Path | None, typer.Option(help="Write a table of times for SkyPilot's optimizer.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite files.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the document itself.")] = False,
+) -> None:
+    """Say what to rent: the cheapest in time, the fastest for the money, or the knee."""
+    from stash.advise.recommend import recommend as find
+    from stash.advise.recommendation import Assumptions
+    from stash.cli.output import print_document, report_console
+    from stash.lab import words
+
+    found = find(
+        workload,
+        samples=samples,
+        epochs=epochs,
+        data_bytes=None if data_size is None else words.byte_count(data_size),
+        samples_per_core=samples_per_core,
+        deadline_hours=None if deadline is None else words.seconds(deadline) / 3600,
+        budget_usd=budget,
+        from_profiles=_profiles(from_profiles, folder),
+        batch_size=batch_size,
+        dtype=dtype,
+        clouds=() if clouds is None else tuple(one for one in clouds.split(",") if one),
+        exclude=tuple(exclude or ()),
+        max_nodes=max_nodes,
+        retired=retired,
+        catalog=catalog,
+        data=data,
+        assumptions=Assumptions(
+            setup_seconds=words.seconds(setup),
+            profiling_seconds=words.seconds(profiling),
+            spot=spot,
+            interruptions_per_node_hour=interruptions,
+            lost_seconds_per_interruption=words.seconds(lost),
+        ),
+        next_probe=next_probe,
+    )
+    written = _write(found, out, csv, chart, sky, sky_times, force=force)
+    if as_json:
+        print_document(found)
+    else:
+        from stash.report.recommendation import render
+
+        console = report_console()
+        console.print(render(found))
+        for path in written:
+            console.print(f"Written to {path}", soft_wrap=True)
+    if found.status == "infeasible":
+        raise typer.Exit(1)
+
+
+def _profiles(named: list[str] | None, folder: Path | None) -> list[Path]:
+    from stash.results import store
+
+    return [store.find(one, folder or store.DEFAULT_FOLDER) for one in named or ()]
+
+
+def _write(
+    found: Recommendation,
+    out: Path | None,
+    csv: Path | None,
+    chart: Path | None,
+    sky: Path | None,
+    sky_times: Path | None,
+    *,
+    force: bool,
+) -> list[Path]:
+    from stash.advise.recommend_sky import sky_task
+    from stash.report.export import recommendations, tables
+
+    makers = {
+        out: found.to_json,
+        csv: lambda: tables.as_csv(recommendations.candidate_rows(found)),
+        sky: lambda: sky_task(found),
+        sky_times: lambda: tables.as_csv(recommendations.sky_time_rows(found)),
+    }
+    written = []
+    for path, make in makers.items():
+        if path is not None:
+            written.append(_write_text(make(), path, force=force))
+    if chart is not None:
+        from stash.report.charts.files import save_picture
+        from stash.report.charts.rent import rent_picture
+
+        picture = rent_picture(found)
+        written += save_picture(picture, chart) if picture is not None else []
+    return written
+
+
+def _write_text(text: str, path: Path, *, force: bool) -> Path:
+    from stash.errors import StashError
+    from stash.results import store
+
+    try:
+        store.write_whole(text, path, force=force)
+    except FileExistsError:
+        raise StashError(f"Will not overwrite {path} without --force.") from None
+    except OSError as error:
+        raise StashError(f"Cannot write {path}: {error.strerror or error}.") from None
+    return path

@@ -1,0 +1,154 @@
+"""Cells of this machine: measured one at a time, each kept as soon as it is complete."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from stash.errors import StashError, UsageError
+from stash.hardware import device_names, gpus
+from stash.hardware.device_names import DeviceName
+from stash.hardware.gpus import Gpu
+from stash.results.profile import Profile
+from stash.study.document import StudiedMachine
+from stash.study.plan import Batch, Plan
+
+#: Unfinished measurements, beside the folder of finished cells.
+UNDER_WAY = "under-way"
+MICRO_STEPS = ("solo", "unsynced", "node")
+
+
+class DoesNotFitError(StashError):
+    """The model at this batch is larger than the device's memory."""
+
+
+def machine(plan: Plan) -> StudiedMachine:
+    """This machine as a study names it."""
+    device, workers, gpu = _device(plan)
+    assert plan.here is not None
+    if plan.kind == "micro" and workers < 2:
+        raise UsageError("A micro study is of exchange: it needs --nproc-per-node 2 or more.")
+    return StudiedMachine(
+        name=f"here: {workers}x {device}",
+        family=device.kind.upper() if gpu is None else family(gpu),
+        gpus_per_node=workers,
+        nodes=1,
+        price_usd_per_hour=plan.here.price_usd_per_hour,
+        bytes_per_second_per_gpu=None,
+        bandwidth_provenance=None,
+    )
+
+
+def family(gpu: Gpu) -> str:
+    """The chip that GPUs of several sizes share."""
+    return gpu.key.split("-")[0].upper()
+
+
+def memory_gib(plan: Plan) -> float:
+    """Of one device; of a processor none is a GPU's."""
+    gpu = _device(plan)[2]
+    return 0.0 if gpu is None else gpu.memory_bytes / 2**30
+
+
+def byte_scale(plan: Plan) -> float:
+    """What an emulated device makes of gradients."""
+    return _device(plan)[0].byte_scale
+
+
+def resolve_batch(plan: Plan, model: str, batch: Batch) -> int:
+    """The batch as a number that fits, or DoesNotFitError."""
+    device, workers, _ = _device(plan)
+    assert plan.here is not None
+    largest = _largest_batch(model, plan.here.data, device, workers)
+    if largest < 1:
+        raise DoesNotFitError("Not even one sample fits.")
+    if batch == "max":
+        return largest
+    if batch > largest:
+        raise DoesNotFitError(f"The largest batch that fits is {largest}.")
+    return batch
+
+
+@cache
+def _largest_batch(model: str, data: Path | None, device: DeviceName, workers: int) -> int:
+    """0 when not even one sample fits."""
+    from stash.launch import memory
+    from stash.workloads import train
+
+    workload = train.resolve(model, data, None, device)
+    try:
+        return memory.largest_batch(workload, memory.per_worker_bytes(device, workers))
+    except UsageError:
+        return 0
+
+
+def measure(plan: Plan, model: str, batch: int, repeat: int) -> Profile:
+    """Measure one cell; KeyboardInterrupt where the user has had enough."""
+    from stash.launch.api import measure as launch
+    from stash.launch.request import Request
+
+    assert plan.here is not None
+    here = plan.here
+    done = launch(
+        Request(
+            workload=model,
+            nproc_per_node=here.nproc_per_node,
+            batch_size=batch,
+            data=here.data,
+            num_workers=here.num_workers,
+            device=here.device,
+            dtype=plan.dtype,
+            steps=MICRO_STEPS if plan.kind == "micro" else None,
+            half_width=here.half_width,
+            max_minutes=here.max_minutes,
+            price_usd_per_hour=here.price_usd_per_hour,
+            seed=repeat,
+            out=plan.folder / UNDER_WAY,
+        )
+    )
+    if done.exit_code == 3:
+        raise KeyboardInterrupt
+    if done.exit_code:
+        raise StashError(f"{done.profile.run.message} What there is of it: {done.path}")
+    done.path.unlink()
+    done.path.parent.rmdir()
+    return done.profile
+
+
+def kept(path: Path) -> Profile | None:
+    """A cell of an earlier run, where it is complete."""
+    if not path.is_file():
+        return None
+    try:
+        return Profile.load(path)
+    except StashError:
+        return None  # damaged: measured again
+
+
+def check_same(profile: Profile, plan: Plan, path: Path) -> None:
+    """An earlier run with other data would not be the same study."""
+    assert plan.here is not None
+    asked = "generated" if plan.here.data is None else str(plan.here.data)
+    if profile.workload.data != asked:
+        raise UsageError(
+            f"{path} was measured on data {profile.workload.data!r}, not {asked!r}. "
+            "Name another folder with --out."
+        )
+
+
+def _device(plan: Plan) -> tuple[DeviceName, int, Gpu | None]:
+    from stash.launch import request
+
+    assert plan.here is not None
+    asked = plan.here.device
+    device = device_names.parse(asked) if asked else request.default_device()
+    workers = plan.here.nproc_per_node or request.default_workers(device)
+    if device.gpu is not None:
+        return device, workers, gpus.find(device.gpu)
+    return device, workers, _cuda_gpu() if device.kind == "cuda" else None
+
+
+def _cuda_gpu() -> Gpu | None:
+    import torch
+
+    return gpus.recognise(torch.cuda.get_device_name(0))
