@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import io
 import re
+from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from links import events, links_of, moves
+from stash.cli.main import main
 from stash.report.links import link_lines, print_links
+from stash.results import store
 from stash.results.links import Links
 
 
@@ -33,6 +37,16 @@ def test_every_size_and_count_is_shown_with_its_numbers() -> None:
     )
     assert "Memory copies" in text and "4.00 GB/s" in text
     assert all(len(line) <= 80 for line in text.splitlines())
+
+
+def test_show_takes_a_links_document_by_its_id(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = store.save(links_of(), tmp_path)
+    assert main(["show", "abcd", "--folder", str(tmp_path)]) == 0
+    assert "All-reduce inside the first node" in capsys.readouterr().out
+    assert main(["show", str(path), "--json"]) == 0
+    assert capsys.readouterr().out.strip() == links_of().to_json()
 
 
 def test_names_from_a_document_cannot_steer_a_terminal() -> None:
