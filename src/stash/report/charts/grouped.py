@@ -5,22 +5,27 @@ What the figures of the paper are made of. Changes when such a figure is drawn i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import altair as alt
-
-from stash.report.charts.palette import INK, LOOKS
-from stash.report.charts.picture import Row, Specification, layered, panel_title, stacked, table
+from stash.report.charts.drawing import (
+    Canvas,
+    Drawing,
+    Scale,
+    around,
+    axis_left,
+    legend,
+    shortened,
+)
+from stash.report.charts.palette import LOOKS, SERIES
+from stash.report.charts.picture import Picture
 from stash.results.document import Interval
 from stash.results.profile import Provenance
 
-#: Okabe and Ito's, in an order whose neighbours differ in lightness.
-SERIES = (
-    "#0072b2", "#e69f00", "#009e73", "#f0e442", "#cc79a7", "#56b4e9", "#d55e00", "#8c96a0",
-    "#1b2530", "#a6761d",
-)  # fmt: skip
-PANEL_HEIGHT = 150
+LEFT, RIGHT = 66, 12
+TITLE_HEIGHT, PANEL_HEIGHT, LABELS_HEIGHT, GAP = 20, 150, 34, 14
+#: Of the room of a group, what its bars take.
+FILLED = 0.84
 
 
 @dataclass(frozen=True)
@@ -33,19 +38,11 @@ class Bar:
     value: Interval
     provenance: Provenance
 
-    def row(self) -> Row:
-        """For the drawing."""
-        low, high = self.value.low, self.value.high
-        estimate = self.value.estimate
-        return {
-            "panel": self.panel,
-            "group": self.group,
-            "series": self.series,
-            "value": estimate,
-            "low": estimate if low is None else low,
-            "high": estimate if high is None else high,
-            "provenance": self.provenance.value,
-        }
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Of its interval, or where it stands."""
+        low, high, estimate = self.value.low, self.value.high, self.value.estimate
+        return estimate if low is None else low, estimate if high is None else high
 
 
 @dataclass(frozen=True)
@@ -56,64 +53,80 @@ class Panel:
     quantity: str  # title of the vertical axis
 
 
-def rows_of(bars: Sequence[Bar]) -> dict[str, Sequence[Row]]:
-    """What a picture keeps of its bars."""
-    return {"bars": [bar.row() for bar in bars]}
+@dataclass(frozen=True, kw_only=True)
+class BarsPicture(Picture):
+    """A figure with the bars that it shows."""
+
+    bars: tuple[Bar, ...]
 
 
-def grouped(
-    bars: Sequence[Bar], panels: Sequence[Panel], width: int, *, across: str
-) -> Specification:
+def series_colours(names: Sequence[str]) -> dict[str, str]:
+    """A role of the palette for every series, in order."""
+    distinct = dict.fromkeys(names)
+    return {name: SERIES[number % len(SERIES)] for number, name in enumerate(distinct)}
+
+
+def grouped(bars: Sequence[Bar], panels: Sequence[Panel], width: int, *, across: str) -> Drawing:
     """Panels below each other, all with the same series."""
-    series = list(dict.fromkeys(bar.series for bar in bars))
-    drawn = [
-        _panel(bars, panel, series, width, across, last=panel is panels[-1]) for panel in panels
-    ]
-    return stacked(drawn, 14)
+    canvas = Canvas(width)
+    colours = series_colours([bar.series for bar in bars])
+    y = 0.0
+    for panel in panels:
+        own = [bar for bar in bars if bar.panel == panel.name]
+        _panel(canvas, panel, own, colours, y)
+        y += TITLE_HEIGHT + PANEL_HEIGHT + LABELS_HEIGHT + GAP
+    canvas.text((LEFT + width - RIGHT) / 2, y + 2, across, colour="muted", anchor="middle")
+    return canvas.drawing(legend(canvas, colours, LEFT, y + 14))
+
+
+def panel_scale(
+    canvas: Canvas, name: str, quantity: str, values: Sequence[float], top: float
+) -> Scale:
+    """The title of a panel, and its vertical axis."""
+    top += TITLE_HEIGHT
+    canvas.text(LEFT, top - 7, name, bold=True)
+    scale = around(values, top + PANEL_HEIGHT, top, count=12, zero=True)
+    axis_left(canvas, scale, LEFT, canvas.width - RIGHT - LEFT, quantity)
+    return scale
 
 
 def _panel(
-    bars: Sequence[Bar], panel: Panel, series: list[str], width: int, across: str, *, last: bool
-) -> Specification:
-    own = [bar for bar in bars if bar.panel == panel.name]
+    canvas: Canvas, panel: Panel, own: Sequence[Bar], colours: Mapping[str, str], top: float
+) -> None:
+    values = [end for bar in own for end in (*bar.ends, bar.value.estimate)]
+    scale = panel_scale(canvas, panel.name, panel.quantity, values, top)
     groups = list(dict.fromkeys(bar.group for bar in own))
-    base = alt.Chart(table("bars")).transform_filter(
-        alt.FieldEqualPredicate(equal=panel.name, field="panel")
+    series = [name for name in colours if any(bar.series == name for bar in own)]
+    room = (canvas.width - RIGHT - LEFT) / len(groups)
+    thick = FILLED * room / len(series)
+    for bar in own:
+        start = LEFT + room * groups.index(bar.group) + (1 - FILLED) / 2 * room
+        _bar(canvas, bar, scale, start + thick * series.index(bar.series), thick, colours)
+    size = 11 if len(groups) < 6 else 9.5
+    for number, group in enumerate(groups):
+        middle = LEFT + room * (number + 0.5)
+        for line, words in enumerate(group.split(" ", 1)):
+            y = scale.start + 15 + 13 * line
+            canvas.text(middle, y, shortened(words, room), size=size, anchor="middle")
+
+
+def _bar(
+    canvas: Canvas, bar: Bar, scale: Scale, x: float, thick: float, colours: Mapping[str, str]
+) -> None:
+    look = LOOKS[bar.provenance]
+    zero, end = scale(0.0), scale(bar.value.estimate)
+    canvas.rect(
+        x,
+        zero,
+        0.92 * thick,
+        end - zero,
+        fill=colours[bar.series],
+        opacity=max(look.fill_opacity, 0.45),
+        stroke="ink" if look.dash else None,
+        stroke_width=0.8,
+        dash=look.dash,
     )
-    x = alt.X(
-        "group:N",
-        sort=groups,
-        axis=alt.Axis(
-            title=across if last else None,
-            labelAngle=0,
-            labelExpr="split(datum.label, ' ')",  # the batch below its model
-            labelFontSize=12 if len(groups) < 6 else 10,
-            labelLimit=180,
-            ticks=False,
-        ),
-    )
-    here = [one for one in series if any(bar.series == one for bar in own)]
-    offset = alt.XOffset("series:N", sort=here, scale=alt.Scale(domain=here))
-    y = alt.Y("value:Q", axis=alt.Axis(title=panel.quantity, tickCount=5))
-    colours = [SERIES[number % len(SERIES)] for number in range(len(series))]
-    colour = alt.Color(
-        "series:N",
-        sort=series,
-        scale=alt.Scale(domain=series, range=colours),
-        legend=alt.Legend(columns=4, symbolType="square"),
-    )
-    layers = []
-    for provenance in sorted({bar.provenance for bar in own}):
-        look = LOOKS[provenance]
-        chosen = base.transform_filter(f"datum.provenance == '{provenance.value}'")
-        bar = chosen.mark_bar(
-            fillOpacity=max(look.fill_opacity, 0.45),
-            stroke=INK,
-            strokeWidth=0.8 if look.dash else 0,
-            strokeDash=look.outline_dash,
-        )
-        layers.append(bar.encode(x=x, xOffset=offset, y=y, color=colour))
-    whisker = base.transform_filter("datum.low < datum.high").mark_rule(color=INK, strokeWidth=1)
-    ends = {"y": alt.Y("low:Q"), "y2": alt.Y2("high:Q")}
-    layers.append(whisker.encode(x=x, xOffset=offset, **ends))
-    return layered(*layers, width=width - 70, height=PANEL_HEIGHT, title=panel_title(panel.name))
+    low, high = bar.ends
+    if low < high:
+        middle = x + 0.46 * thick
+        canvas.line(middle, scale(low), middle, scale(high), stroke="ink")
