@@ -67,6 +67,18 @@ def test_every_round_probes_everything_once(
         assert read.bytes <= 30_000 and read.seconds[0] is not None
 
 
+def test_a_folder_without_files_is_said_and_the_rest_is_probed(
+    small_copies: None, tmp_path: Path
+) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    prober(tmp_path, data=empty).run()
+    (facts,) = [event for event in events(tmp_path) if isinstance(event, LinkFacts)]
+    (check,) = [check for check in facts.checks if check.name == "storage"]
+    assert check.status == "warn" and "no file to read" in check.message
+    assert [block.what for block in rounds(tmp_path)[0].blocks] == ["memory"]
+
+
 def test_the_order_changes_from_round_to_round(
     small_copies: None, files: Path, tmp_path: Path
 ) -> None:
@@ -100,7 +112,9 @@ def test_messages_are_repeated_to_fill_a_block_and_left_out_where_they_take_too_
         Probe("node", 4 << 20, range(1), lasting(0.01)),
         Probe("memory", 1 << 20, range(1), lasting(2.0)),
     ]
-    kept, (check,) = prober(tmp_path)._calibrated(probes)
+    calibrating = prober(tmp_path)
+    kept = calibrating._calibrated(probes)
+    (check,) = calibrating._checks
     assert [(one.what, one.bytes, one.repeats) for one in kept] == [
         ("node", 4096, 50),
         ("node", 65536, 1),
