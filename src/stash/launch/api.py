@@ -37,7 +37,6 @@ from stash.results.assemble import Outcome, Recording, assemble
 from stash.results.profile import Profile
 from stash.results.recording import Check
 
-
 INTERRUPTED = 3  # the exit code
 
 
