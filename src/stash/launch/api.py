@@ -35,7 +35,7 @@ from stash.launch.supervise import (
 from stash.results import store
 from stash.results.assemble import Outcome, Recording, assemble
 from stash.results.profile import Profile
-from stash.results.recording import Check
+from stash.results.recording import Check, Phase
 
 INTERRUPTED = 3  # the exit code
 
@@ -84,6 +84,8 @@ def measure(request: Request, listen: Listener = lambda events: None) -> Measure
     store.ensure_writable(request.out)
     prepared = prepare(request, place.nodes)
     earlier = None if request.resume is None else resume.load(request.resume, request.out)
+    if place.nodes > 1:
+        listen([Phase(launch=0, name="waiting for the other nodes")])
     with leading(place, introduce(prepared, place), request.timeout_seconds) as lead:
         measured = _measure(prepared, lead, earlier, listen)
         lead.end(measured.exit_code, _told_elsewhere(measured))
