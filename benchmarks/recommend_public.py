@@ -21,6 +21,7 @@ import numpy as np
 import predictor_fit
 import public_rows
 from public_rows import Row
+from recommend_worlds import summary
 
 from stash.advise import candidates
 from stash.advise.candidates import Grid
@@ -180,15 +181,6 @@ RULES = {
     "cheapest per FLOPS": per_flops,
     "cheapest per GPU-hour": per_gpu_hour,
 }
-
-
-def summary(regrets: list[float]) -> dict[str, float]:
-    return {
-        "median_percent": round(100 * float(np.median(regrets)), 1),
-        "mean_percent": round(100 * float(np.mean(regrets)), 1),
-        "p90_percent": round(100 * float(np.quantile(regrets, 0.9)), 1),
-        "best_found_percent": round(100 * float(np.mean(np.array(regrets) <= 1e-9)), 1),
-    }
 
 
 def print_spreads(rows: dict[str, Row]) -> None:

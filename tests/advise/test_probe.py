@@ -7,8 +7,9 @@ import pytest
 
 from stash.advise import candidates, probe
 from stash.advise.candidates import Grid
-from stash.advise.recommend import Decision, decide
+from stash.advise.recommend import decide
 from stash.advise.recommend_belief import Belief, Observation, Timing, believe
+from stash.advise.recommend_document import Decision
 from stash.advise.recommend_job import Work
 from stash.advise.recommendation import Assumptions
 from stash.hardware import catalog

@@ -221,6 +221,9 @@ def test_machines_that_are_taken_away_faster_than_they_work_are_no_way() -> None
     assumed = Assumptions(spot=True, interruptions_per_node_hour=1.0)
     found = find(assumptions=assumed, max_nodes=4)
     assert {one.nodes for one in found.candidates} == {1, 2}
+    never = find(assumptions=Assumptions(spot=True, interruptions_per_node_hour=9.0))
+    assert never.status == "infeasible"
+    assert "interruptions cost more time than passes" in never.words
 
 
 def gpu_profile(seconds: dict[str, float], **machine: Any) -> Profile:
@@ -456,6 +459,21 @@ def test_google_attaches_some_gpus_to_a_machine() -> None:
     machine, attached = found.candidates[position].machine.split("+")
     assert f'instance_type: "{machine}"' in task
     assert f'accelerators: "{attached.split("x")[1]}:{attached.split("x")[0]}"' in task
+
+
+@pytest.mark.parametrize("limit", [{"deadline_hours": 2.0}, {"budget_usd": 20.0}, {}])
+def test_the_next_probe_says_what_it_costs_and_what_it_is_expected_to_save(
+    limit: dict[str, float],
+) -> None:
+    found = find("resnet50", next_probe=True, **limit)
+    probe = found.next_probe
+    assert probe is not None
+    one = named(found, probe.machine, probe.nodes)
+    assert one.price_usd_per_hour is not None
+    assert probe.probe_usd == pytest.approx(one.price_usd_per_hour * probe.nodes / 3)
+    assert (probe.expected_saving_usd is not None) == ("deadline_hours" in limit)
+    assert (probe.expected_saving_hours is not None) == ("budget_usd" in limit)
+    assert probe.words.startswith(f"Measure {one.name} next (20 min, ${probe.probe_usd:.2f})")
 
 
 def test_the_chart_holds_the_front_and_names_the_choice() -> None:

@@ -22,7 +22,7 @@ from stash.hardware.gpus import Gpu
 from stash.predict import compute
 from stash.predict.constants import FITTED
 from stash.predict.facts import Array, ModelFacts
-from stash.predict.uncertainty import BANDS, INTERVAL_PERCENT
+from stash.predict.uncertainty import BANDS
 
 #: Normal quantile of the predictor's bands, and of measured intervals.
 BAND_QUANTILE, MEASURED_QUANTILE = 1.645, 1.960
@@ -285,6 +285,3 @@ def _solo(known: ModelFacts, one: Observation) -> float:
     device = compute.devices([one.gpu], [one.dtype], FITTED)
     layers = compute.layer_seconds(known, np.array([float(one.batch)]), device, FITTED)
     return float(layers.whole[0])
-
-
-__all__ = ["INTERVAL_PERCENT", "Belief", "Observation", "Timing", "believe", "log_sd"]

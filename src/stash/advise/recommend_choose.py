@@ -59,6 +59,8 @@ def rule_for(jobs: Jobs, deadline_hours: float | None, budget: float | None) -> 
     if deadline_hours is not None or budget is not None:
         return Rule(deadline_hours, budget)
     rows = front(jobs)
+    if not rows:
+        return Rule()
     cheapest, fastest = rows[0], rows[-1]
     saved = jobs.hours[cheapest] - jobs.hours[fastest]
     dearer = jobs.cost[fastest] - jobs.cost[cheapest]

@@ -83,7 +83,7 @@ def _brings(found: NextProbe) -> list[str]:
         elif found.expected_saving_hours is not None:
             saved = hours(found.expected_saving_hours)
         else:
-            saved = f"{100 * found.expected_saving_fraction:.2g} %"
+            saved = _percent(found.expected_saving_fraction)
         brings.append(f"save {saved} of the job")
     if found.expected_overrun_avoided_fraction > 0.001:
         avoided = _percent(found.expected_overrun_avoided_fraction)
@@ -300,6 +300,11 @@ def _keeps(best: Candidate, question: Question) -> str:
 
 def _infeasible(found: Recommendation) -> str:
     question = found.question
+    if not found.candidates:
+        return (
+            "Infeasible: on every machine interruptions cost more time than passes. It would take "
+            "fewer of them (--interruptions, --lost, --setup) or machines on demand (no --spot)."
+        )
     fastest = min(found.candidates, key=lambda one: one.hours.estimate)
     cheapest = found.candidates[0]
     reasons, changes = [], []
