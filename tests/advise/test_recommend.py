@@ -96,6 +96,14 @@ def test_the_knee_lies_farthest_from_the_line_between_the_ends_of_the_front() ->
     assert found.choice == max(found.pareto, key=below)
 
 
+def test_where_all_take_equally_long_the_knee_is_the_cheapest() -> None:
+    found = find(samples=10, epochs=1)
+    assert found.chosen == 0
+    assert "none is faster by a percent" in found.words
+    dearer = [n for n in found.ties if usd(found.candidates[n]) > 1.02 * usd(found.candidates[0])]
+    assert not dearer
+
+
 def test_no_way_beats_one_on_the_front_in_both_time_and_cost() -> None:
     found = find()
     for one in found.pareto:

@@ -214,6 +214,9 @@ def _fastest(found: Recommendation, best: Candidate) -> str:
 
 def _knee(found: Recommendation, best: Candidate) -> str:
     question, along = found.question, found.pareto
+    if found.knee_usd_per_hour is None:
+        ways = f"{len(found.candidates)} ways"
+        return f"{best.name} is the cheapest of {ways}, and none is faster by a percent."
     place = along.index(best)
     parts = []
     if place:
@@ -222,7 +225,7 @@ def _knee(found: Recommendation, best: Candidate) -> str:
     if place + 1 < len(along):
         faster = along[place + 1]
         parts.append(f"the next faster, {faster.name}, {_trade(faster, best, question)}")
-    worth = money(found.knee_usd_per_hour or 0.0, question)
+    worth = money(found.knee_usd_per_hour, question)
     start = (
         f"{best.name} is the knee of {len(found.candidates)} ways: from there an hour less costs "
         f"more than {worth}, the average between the cheapest and the fastest"
