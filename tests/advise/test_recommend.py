@@ -22,7 +22,6 @@ from stash.cli.main import main
 from stash.errors import StashError, UsageError
 from stash.hardware import catalog
 from stash.hardware.catalog import Instance
-from stash.report.charts.front import front_picture
 from stash.results.profile import Profile, Provenance
 
 JOB: dict[str, Any] = {"samples": 1_281_167, "epochs": 10, "dtype": "amp"}
@@ -482,18 +481,6 @@ def test_the_next_probe_says_what_it_costs_and_what_it_is_expected_to_save(
     assert (probe.expected_saving_usd is not None) == ("deadline_hours" in limit)
     assert (probe.expected_saving_hours is not None) == ("budget_usd" in limit)
     assert probe.words.startswith(f"Measure {one.name} next (20 min, ${probe.probe_usd:.2f})")
-
-
-def test_the_chart_holds_the_front_and_names_the_choice() -> None:
-    found = find(clouds=("aws",), deadline_hours=2.0)
-    picture = front_picture(found)
-    assert picture is not None
-    assert found.choice is not None
-    front = picture.rows["front"]
-    assert [row["name"] for row in front] == [one.name for one in found.pareto]
-    assert [row["label"] for row in front if row["chosen"]] == [found.choice.name]
-    assert len(picture.rows["behind"]) == min(300, len(found.candidates) - len(front))
-    assert picture.describe(760)["layer"]
 
 
 def test_a_model_of_the_zoo_needs_no_torch() -> None:
