@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 import stash
 from profiles import noisy, profile_of
@@ -445,10 +446,11 @@ def test_the_command_prints_its_document_and_writes_tables(
     assert float(best["usd"]) == choice["usd"]["estimate"]
     seconds = list(csv.DictReader(times.read_text().splitlines()))
     assert float(seconds[0]["seconds"]) == pytest.approx(3600 * float(rows[0]["hours"]), abs=0.1)
-    lines = task.read_text().splitlines()
-    assert f"num_nodes: {choice['nodes']}" in lines
-    assert "  infra: gcp" in lines
-    assert any(line.startswith("  instance_type:") for line in lines)
+    rented = yaml.safe_load(task.read_text())
+    assert rented["num_nodes"] == choice["nodes"]
+    assert rented["resources"]["infra"] == "gcp"
+    assert rented["resources"]["instance_type"] == choice["machine"].split("+")[0]
+    assert rented["run"].startswith("torchrun --nnodes")
 
 
 def test_an_infeasible_job_ends_the_command_with_1(capsys: pytest.CaptureFixture[str]) -> None:
@@ -462,10 +464,14 @@ def test_google_attaches_some_gpus_to_a_machine() -> None:
 
     found = find(clouds=("gcp",))
     position = next(n for n, one in enumerate(found.candidates) if "+" in one.machine)
-    task = sky_task(found.model_copy(update={"chosen": position}))
+    task = yaml.safe_load(sky_task(found.model_copy(update={"chosen": position})))
     machine, attached = found.candidates[position].machine.split("+")
-    assert f'instance_type: "{machine}"' in task
-    assert f'accelerators: "{attached.split("x")[1]}:{attached.split("x")[0]}"' in task
+    count, gpu = attached.split("x")
+    assert task["resources"] == {
+        "infra": "gcp",
+        "instance_type": machine,
+        "accelerators": f"{gpu}:{count}",
+    }
 
 
 @pytest.mark.parametrize("limit", [{"deadline_hours": 2.0}, {"budget_usd": 20.0}, {}])
