@@ -140,7 +140,7 @@ def _next_probe(decision: Decision, question: Question, assumed: Assumptions) ->
     if found is None:
         return None
     row, cost = int(found.rows[found.best]), float(found.cost[found.best])
-    one = decision.ways.of(row)
+    one, strongest = decision.ways.of(row), int(found.rows[found.strongest])
     relative = 1 - math.exp(-float(found.saving[found.best]))
     avoided = 1 - math.exp(-float(found.overrun_avoided[found.best]))
     saving = _of_the_job(decision, relative)
@@ -159,6 +159,9 @@ def _next_probe(decision: Decision, question: Question, assumed: Assumptions) ->
         expected_saving_hours=saving if kept == "hours" else None,
         expected_saving_fraction=relative,
         expected_overrun_avoided_fraction=avoided,
+        strongest_machine=decision.ways.of(strongest).name,
+        strongest_nodes=int(decision.ways.nodes[strongest]),
+        strongest_usd=float(found.cost[found.strongest]) if in_usd else None,
         worth_it=pays or avoided > LEAST_SHARE,
         words="",
     )

@@ -12,6 +12,7 @@ from stash.advise.recommendation import (
     Question,
     Recommendation,
     UsedProfile,
+    way_name,
 )
 from stash.hardware.gpus import Gpu
 from stash.results.profile import Provenance
@@ -58,7 +59,7 @@ def nothing_fits(question: Question, needed_bytes: int, largest: Gpu, fits: int)
 
 def probe(found: NextProbe) -> str:
     """What to measure next, in one sentence."""
-    what = found.machine if found.nodes == 1 else f"{found.nodes}x {found.machine}"
+    what = way_name(found.machine, found.nodes)
     minutes = f"{found.probe_seconds / 60:.0f} min"
     paid = (
         f"{found.probe_device_hours:.2g} device-hours"
@@ -69,9 +70,12 @@ def probe(found: NextProbe) -> str:
     if not brings:
         return "No measurement of one machine is expected to change the decision."
     verdict = "" if found.worth_it else "; that is less than it costs, so decide now"
+    strongest = way_name(found.strongest_machine, found.strongest_nodes)
+    price = "" if found.strongest_usd is None else f" (${found.strongest_usd:.2f})"
+    more = "" if strongest == what else f" Whatever it costs, {strongest}{price} would tell most."
     return (
         f"Measure {what} next ({minutes}, {paid}): deciding after that is expected to "
-        f"{' and to '.join(brings)}{verdict}."
+        f"{' and to '.join(brings)}{verdict}.{more}"
     )
 
 
