@@ -261,6 +261,27 @@ def test_a_measured_machine_counts_as_measured_and_needs_no_profiling() -> None:
     assert "p4d.24xlarge" in used.words
 
 
+def test_a_machine_with_one_gpu_is_measured_by_its_node_step_alone() -> None:
+    one_gpu = {"instance": "g5.xlarge", "workers_per_node": 1, "devices": ("NVIDIA A10G",)}
+    found = find(from_profiles=[gpu_profile({"node": 0.060}, **one_gpu)], batch_size=32)
+    one = named(found, "g5.xlarge")
+    assert one.provenance is Provenance.MEASURED
+    assert one.later_epoch_seconds.estimate == pytest.approx(
+        math.ceil(1_281_167 / 32) * 0.060, rel=1e-3
+    )
+
+
+def test_measured_data_count_at_their_own_batch_only() -> None:
+    measured = gpu_profile({"solo": 0.04, "node": 0.05, "warm": 0.08, "cold": 0.2})
+    same = named(find(from_profiles=[measured], batch_size=32), "p4d.24xlarge")
+    iterations = math.ceil(math.ceil(1_281_167 / 8) / 32)
+    assert same.first_epoch_seconds.estimate == pytest.approx(iterations * 0.2, rel=1e-3)
+    assert same.later_epoch_seconds.estimate == pytest.approx(iterations * 0.08, rel=1e-3)
+    other = named(find(from_profiles=[measured], batch_size=64), "p4d.24xlarge")
+    assert other.provenance is Provenance.PREDICTED
+    assert other.first_epoch_seconds.estimate == other.later_epoch_seconds.estimate
+
+
 def test_a_profile_moves_and_narrows_what_shares_its_gpu_most() -> None:
     blind = find(batch_size=32)
     solo = stash.predict("resnet18", instance="p4d.24xlarge", dtype="amp", batch_size=32)

@@ -98,8 +98,8 @@ def _answer(
     next_probe: bool,
 ) -> Recommendation:
     ways = candidates.grid(pool.instances, question.max_nodes)
-    evidence = gather(profiles, known, ways)
     batch, dtype = question.batch_per_worker, question.dtype
+    evidence = gather(profiles, known, ways, batch, dtype)
     belief = believe(ways, known, batch, dtype, evidence.observations)
     work = Work(
         samples=question.samples,
@@ -107,7 +107,7 @@ def _answer(
         batch=batch,
         source=_source(evidence, question),
         storage_bytes_per_second=evidence.storage_bytes_per_second,
-        data=evidence.data if (batch, dtype) in evidence.settings else {},
+        data=evidence.data,
     )
     deadline, budget = question.deadline_hours, question.budget_usd
     decision = decide(ways, belief, work, assumed, question.currency, deadline, budget)
