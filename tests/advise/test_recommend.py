@@ -311,6 +311,14 @@ def test_a_profile_of_no_gpu_brings_only_its_rates() -> None:
     assert named(found, "p4d.24xlarge").provenance is Provenance.PREDICTED
     assert named(found, "p4d.24xlarge").parts["prep"] > 0
     assert not any("Data are not counted" in remark for remark in found.remarks)
+    assert any("specifications alone" in remark for remark in found.remarks)
+
+
+def test_machines_whose_disks_nobody_has_told_are_counted_and_named(tmp_path: Path) -> None:
+    table = own_catalog(tmp_path, {"name": "diskless", **priced(3.0)})
+    found = find(catalog=table, data_bytes=133e9)
+    assert any(remark.startswith("Of 1 machine types") for remark in found.remarks)
+    assert "fetch" not in named(found, "diskless").parts
 
 
 def test_equal_machines_are_tied_and_dearer_ones_of_a_kind_are_not(tmp_path: Path) -> None:

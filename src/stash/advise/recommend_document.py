@@ -28,6 +28,7 @@ from stash.advise.recommendation import (
 )
 from stash.hardware.gpus import Gpu
 from stash.predict import memory
+from stash.predict.api import host_of
 from stash.predict.facts import Array, ModelFacts
 from stash.predict.uncertainty import INTERVAL_PERCENT
 from stash.results.document import Interval
@@ -84,15 +85,25 @@ def document(
                 listed,
                 question,
                 assumed,
-                evidence.used,
-                work,
                 None if chosen is None else listed[place[chosen]],
-                overflows=chosen is not None and bool(decision.outlook.overflows[chosen]),
+                _basis(decision, evidence, work, chosen),
             ),
             "next_probe": _next_probe(decision, question, assumed) if next_probe else None,
         }
     )
     return found.model_copy(update={"words": recommend_words.why(found)})
+
+
+def _basis(
+    decision: Decision, evidence: Evidence, work: Work, chosen: int | None
+) -> recommend_words.Basis:
+    hosts = [host_of(one, work.storage_bytes_per_second) for one in decision.ways.instances]
+    return recommend_words.Basis(
+        calibrated=bool(evidence.observations),
+        source=work.source,
+        overflows=chosen is not None and bool(decision.outlook.overflows[chosen]),
+        unknown_disks=sum(one.storage_bytes_per_second is None for one in hosts),
+    )
 
 
 def _candidate(decision: Decision, row: int, currency: Currency, assumed: Assumptions) -> Candidate:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from stash.advise.recommend_job import Work
 from stash.advise.recommendation import (
     Assumptions,
     Candidate,
     NextProbe,
     Question,
     Recommendation,
-    UsedProfile,
     way_name,
 )
 from stash.hardware.gpus import Gpu
-from stash.results.profile import Provenance
+from stash.predict import pipeline
 
 #: A limit missed by less than this factor is worth a word, where it brings more than that.
 NEAR = 1.1
@@ -95,30 +94,42 @@ def _brings(found: NextProbe) -> list[str]:
     return brings
 
 
+@dataclass(frozen=True, kw_only=True)
+class Basis:
+    """What the numbers of a recommendation rest on."""
+
+    calibrated: bool  # some GPU was measured
+    source: pipeline.Source | None  # what is known of the data
+    overflows: bool  # the data do not stay in the chosen machine's memory
+    unknown_disks: int  # machine types whose storage nobody has told
+
+
 def remarks(
     listed: Sequence[Candidate],
     question: Question,
     assumed: Assumptions,
-    used: Sequence[UsedProfile],
-    work: Work,
     chosen: Candidate | None,
-    *,
-    overflows: bool,
+    basis: Basis,
 ) -> tuple[str, ...]:
     """What a reader must know to trust the numbers as far as they go, and no further."""
     found = [_prices(listed, question, assumed)]
-    if not any(one.provenance is Provenance.MEASURED for one in used):
+    if not basis.calibrated:
         found.append(
             "Times come from specifications alone: most of their error is common to all machines, "
             "so the order is surer than the numbers. A profile (--from) narrows both."
         )
-    if work.source is None:
+    if basis.source is None:
         found.append(
             "Data are not counted: give --data-size and --samples-per-core, or a profile (--from)."
         )
-    elif work.source.bytes_per_sample is None:
+    elif basis.source.bytes_per_sample is None:
         found.append("Reading from storage is not counted: give --data-size.")
-    if overflows:
+    elif basis.unknown_disks:
+        found.append(
+            f"Of {basis.unknown_disks} machine types the catalog knows no disk: there, reading is "
+            "counted as if storage kept up. `stash catalog import` adds disk_mb_per_second."
+        )
+    if basis.overflows:
         found.append(
             "The data do not stay in this machine's memory: later epochs read from storage, too. "
             "The high ends assume a page cache that evicts what is needed next."
