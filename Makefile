@@ -63,6 +63,7 @@ bench: $(TOOLS)
 	$(BIN)/python benchmarks/epochs.py
 	$(BIN)/python benchmarks/overlap.py
 	$(BIN)/python benchmarks/predict_speed.py
+	$(BIN)/python benchmarks/recommend_worlds.py
 	$(BIN)/python benchmarks/lab_kills.py
 	$(BIN)/python benchmarks/lab_rates.py
 	$(BIN)/python benchmarks/links_lab.py
