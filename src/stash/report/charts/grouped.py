@@ -5,22 +5,29 @@ What the figures of the paper are made of. Changes when such a figure is drawn i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import altair as alt
-
-from stash.report.charts.palette import INK, LOOKS
-from stash.report.charts.picture import Row, Specification, layered, panel_title, stacked, table
+from stash.report.charts.drawing import (
+    Canvas,
+    Drawing,
+    Scale,
+    around,
+    axis_left,
+    legend,
+    shortened,
+)
+from stash.report.charts.palette import LOOKS, colours_of
+from stash.report.charts.picture import Picture
 from stash.results.document import Interval
 from stash.results.profile import Provenance
 
-#: Okabe and Ito's, in an order whose neighbours differ in lightness.
-SERIES = (
-    "#0072b2", "#e69f00", "#009e73", "#f0e442", "#cc79a7", "#56b4e9", "#d55e00", "#8c96a0",
-    "#1b2530", "#a6761d",
-)  # fmt: skip
 PANEL_HEIGHT = 150
+TITLE_HEIGHT = 30
+LEFT, RIGHT = 64, 8
+LINE_HEIGHT = 13
+#: Lighter fills than this cannot be told apart by their hue.
+LEAST_FILL = 0.45
 
 
 @dataclass(frozen=True)
@@ -33,19 +40,12 @@ class Bar:
     value: Interval
     provenance: Provenance
 
-    def row(self) -> Row:
-        """For the drawing."""
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Where its interval ends; at the estimate where there is none."""
         low, high = self.value.low, self.value.high
         estimate = self.value.estimate
-        return {
-            "panel": self.panel,
-            "group": self.group,
-            "series": self.series,
-            "value": estimate,
-            "low": estimate if low is None else low,
-            "high": estimate if high is None else high,
-            "provenance": self.provenance.value,
-        }
+        return estimate if low is None else low, estimate if high is None else high
 
 
 @dataclass(frozen=True)
@@ -56,64 +56,73 @@ class Panel:
     quantity: str  # title of the vertical axis
 
 
-def rows_of(bars: Sequence[Bar]) -> dict[str, Sequence[Row]]:
-    """What a picture keeps of its bars."""
-    return {"bars": [bar.row() for bar in bars]}
+@dataclass(frozen=True, kw_only=True)
+class GroupedPicture(Picture):
+    """A picture of bars, which stay at hand."""
+
+    bars: Sequence[Bar]
 
 
-def grouped(
-    bars: Sequence[Bar], panels: Sequence[Panel], width: int, *, across: str
-) -> Specification:
+def grouped(bars: Sequence[Bar], panels: Sequence[Panel], width: int, *, across: str) -> Drawing:
     """Panels below each other, all with the same series."""
-    series = list(dict.fromkeys(bar.series for bar in bars))
-    drawn = [
-        _panel(bars, panel, series, width, across, last=panel is panels[-1]) for panel in panels
-    ]
-    return stacked(drawn, 14)
+    canvas, y = Canvas(width), 0.0
+    colours = colours_of(list(dict.fromkeys(bar.series for bar in bars)))
+    for panel in panels:
+        canvas.text(LEFT, y + 20, panel.name)
+        own = [bar for bar in bars if bar.panel == panel.name]
+        y = _panel(canvas, own, panel, colours, y + TITLE_HEIGHT)
+    canvas.text((LEFT + width - RIGHT) / 2, y + 14, across, colour="muted", anchor="middle")
+    return canvas.drawing(legend(canvas, colours, 16, y + 28))
 
 
 def _panel(
-    bars: Sequence[Bar], panel: Panel, series: list[str], width: int, across: str, *, last: bool
-) -> Specification:
-    own = [bar for bar in bars if bar.panel == panel.name]
+    canvas: Canvas, own: Sequence[Bar], panel: Panel, colours: Mapping[str, str], top: float
+) -> float:
+    """One set of axes with its groups; returns where their names end."""
+    bottom = top + PANEL_HEIGHT
     groups = list(dict.fromkeys(bar.group for bar in own))
-    base = alt.Chart(table("bars")).transform_filter(
-        alt.FieldEqualPredicate(equal=panel.name, field="panel")
+    here = [name for name in colours if any(bar.series == name for bar in own)]
+    reach = [end for bar in own for end in (bar.value.estimate, *bar.ends)]
+    y = around(reach, bottom, top, count=4, zero=True)
+    axis_left(canvas, y, LEFT, canvas.width - RIGHT - LEFT, panel.quantity)
+    room = (canvas.width - RIGHT - LEFT) / max(1, len(groups))
+    slot = 0.8 * room / max(1, len(here))
+    lines = 0
+    for number, group in enumerate(groups):
+        start = LEFT + room * number
+        for bar in own:
+            if bar.group == group:
+                left = start + 0.1 * room + slot * here.index(bar.series)
+                _bar(canvas, bar, colours[bar.series], left, slot, y)
+        lines = max(lines, _name(canvas, group, start + room / 2, bottom, room))
+    canvas.line(LEFT, y(0), canvas.width - RIGHT, y(0), stroke="muted")
+    return bottom + 6 + LINE_HEIGHT * lines
+
+
+def _bar(canvas: Canvas, bar: Bar, colour: str, left: float, slot: float, y: Scale) -> None:
+    look = LOOKS[bar.provenance]
+    canvas.rect(
+        left,
+        y(0),
+        0.92 * slot,
+        y(bar.value.estimate) - y(0),
+        fill=colour,
+        opacity=max(look.fill_opacity, LEAST_FILL),
+        stroke="ink" if look.dash else None,
+        stroke_width=0.8,
+        dash=look.dash,
     )
-    x = alt.X(
-        "group:N",
-        sort=groups,
-        axis=alt.Axis(
-            title=across if last else None,
-            labelAngle=0,
-            labelExpr="split(datum.label, ' ')",  # the batch below its model
-            labelFontSize=12 if len(groups) < 6 else 10,
-            labelLimit=180,
-            ticks=False,
-        ),
-    )
-    here = [one for one in series if any(bar.series == one for bar in own)]
-    offset = alt.XOffset("series:N", sort=here, scale=alt.Scale(domain=here))
-    y = alt.Y("value:Q", axis=alt.Axis(title=panel.quantity, tickCount=5))
-    colours = [SERIES[number % len(SERIES)] for number in range(len(series))]
-    colour = alt.Color(
-        "series:N",
-        sort=series,
-        scale=alt.Scale(domain=series, range=colours),
-        legend=alt.Legend(columns=4, symbolType="square"),
-    )
-    layers = []
-    for provenance in sorted({bar.provenance for bar in own}):
-        look = LOOKS[provenance]
-        chosen = base.transform_filter(f"datum.provenance == '{provenance.value}'")
-        bar = chosen.mark_bar(
-            fillOpacity=max(look.fill_opacity, 0.45),
-            stroke=INK,
-            strokeWidth=0.8 if look.dash else 0,
-            strokeDash=look.outline_dash,
-        )
-        layers.append(bar.encode(x=x, xOffset=offset, y=y, color=colour))
-    whisker = base.transform_filter("datum.low < datum.high").mark_rule(color=INK, strokeWidth=1)
-    ends = {"y": alt.Y("low:Q"), "y2": alt.Y2("high:Q")}
-    layers.append(whisker.encode(x=x, xOffset=offset, **ends))
-    return layered(*layers, width=width - 70, height=PANEL_HEIGHT, title=panel_title(panel.name))
+    low, high = bar.ends
+    if low < high:
+        middle = left + 0.46 * slot
+        canvas.line(middle, y(low), middle, y(high), stroke="ink")
+
+
+def _name(canvas: Canvas, group: str, middle: float, bottom: float, room: float) -> int:
+    """A group's name, the batch below its model; returns its lines."""
+    parts = group.split(" ")
+    for number, part in enumerate(parts):
+        down = bottom + LINE_HEIGHT * (number + 1)
+        told = shortened(part, room)
+        canvas.text(middle, down, told, size=10, colour="muted", anchor="middle")
+    return len(parts)

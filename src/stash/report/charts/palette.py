@@ -6,6 +6,7 @@ are variables of a page, so that one drawing serves both themes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stash.results.profile import Provenance
@@ -44,6 +45,12 @@ COLOURS = {
     "on-dark": Colour("#ffffff", "#f4f7fa"),
 }
 
+#: Colours of things that have none of their own, in an order whose neighbours differ in lightness.
+SERIES = (
+    "communication", "prep", "scale-out", "compute", "contention", "network", "fetch", "other",
+    "ink", "copy",
+)  # fmt: skip
+
 #: Parts of a bar that are dark enough for light text, in either theme.
 _LIGHT_TEXT = {"communication", "interconnect"}
 
@@ -76,3 +83,8 @@ def text_on(kind: str, look: Look) -> str:
     if kind == "compute" or look.fill_opacity < 1:
         return "ink"
     return "on-dark" if kind in _LIGHT_TEXT else "on-light"
+
+
+def colours_of(series: Sequence[str]) -> dict[str, str]:
+    """A role for each name."""
+    return {name: SERIES[number % len(SERIES)] for number, name in enumerate(series)}
