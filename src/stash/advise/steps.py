@@ -11,7 +11,7 @@ from stash.errors import UsageError
 from stash.predict.api import CACHE_FRACTION
 from stash.predict.pipeline import Loaders, lru_hits
 from stash.results.profile import Profile
-from stash.results.steps import compute_step
+from stash.results.steps import compute_step, whole_iteration
 
 
 @dataclass(frozen=True, kw_only=True)
