@@ -9,15 +9,22 @@ from stash.report.charts.drawing import (
     AXIS_HEIGHT,
     Canvas,
     Drawing,
-    Scale,
     around,
     axis_below,
-    axis_left,
     legend,
 )
-from stash.report.charts.grouped import LEFT, PANEL_HEIGHT, RIGHT, TITLE_HEIGHT
-from stash.report.charts.palette import LOOKS, colours_of
+from stash.report.charts.grouped import (
+    GAP,
+    LEFT,
+    PANEL_HEIGHT,
+    RIGHT,
+    TITLE_HEIGHT,
+    panel_scale,
+    series_colours,
+)
+from stash.report.charts.palette import LOOKS
 from stash.report.charts.picture import Picture
+from stash.report.figures import derived, written
 from stash.results.profile import Provenance
 from stash.study.document import CellNumbers, StudiedModel, Study
 from stash.study.repeats import averaged
@@ -27,7 +34,7 @@ FAMILIES = {"resnet": "ResNet", "vgg": "VGG"}
 
 @dataclass(frozen=True)
 class Point:
-    """One model on one machine."""
+    """One stall of one model on one machine."""
 
     panel: str
     series: str
@@ -38,9 +45,9 @@ class Point:
 
 @dataclass(frozen=True, kw_only=True)
 class DepthsPicture(Picture):
-    """A picture of lines, whose points stay at hand."""
+    """The figure with the points that it shows."""
 
-    points: Sequence[Point]
+    points: tuple[Point, ...]
 
 
 def depths_picture(study: Study, name: str, number: str) -> DepthsPicture | None:
@@ -59,7 +66,7 @@ def depths_picture(study: Study, name: str, number: str) -> DepthsPicture | None
         words=f"{number}Batch 32 per GPU. "
         + " ".join(f"{panel}: {provenance.value}." for panel, provenance in panels),
         draw=lambda width: _draw(points, [panel for panel, _ in panels], width),
-        points=points,
+        points=tuple(points),
     )
 
 
@@ -83,39 +90,35 @@ def _points(model: StudiedModel, depth: int, machine: str, numbers: CellNumbers)
 
 
 def _finding(points: Sequence[Point], panel: str) -> str:
-    most = max(
-        (point for point in points if point.panel == panel), key=lambda point: point.milliseconds
-    )
-    return f"{panel} at most {most.milliseconds:.3g} ms ({most.series})"
+    own = [point for point in points if point.panel == panel]
+    most = max(own, key=lambda point: point.milliseconds)
+    return f"{panel} at most {written(derived(most.milliseconds), 'ms')} ({most.series})"
 
 
 def _draw(points: Sequence[Point], panels: Sequence[str], width: int) -> Drawing:
-    canvas, y = Canvas(width), 0.0
-    colours = colours_of(sorted({point.series for point in points}))
-    depths = [float(point.depth) for point in points]
-    x = around(depths, LEFT, width - RIGHT - 8, count=8, zero=True)
+    canvas = Canvas(width)
+    colours = series_colours(sorted(point.series for point in points))
+    y = 0.0
     for panel in panels:
-        canvas.text(LEFT, y + 20, panel)
-        y += TITLE_HEIGHT
-        _panel(canvas, [point for point in points if point.panel == panel], colours, x, y)
-        y += PANEL_HEIGHT
-    axis_below(canvas, x, y, "layers", count=width // 90)
-    return canvas.drawing(legend(canvas, colours, 16, y + AXIS_HEIGHT + 6))
+        _panel(canvas, panel, [point for point in points if point.panel == panel], colours, y)
+        y += TITLE_HEIGHT + PANEL_HEIGHT + AXIS_HEIGHT + GAP
+    return canvas.drawing(legend(canvas, colours, LEFT, y))
 
 
 def _panel(
-    canvas: Canvas, own: Sequence[Point], colours: Mapping[str, str], x: Scale, top: float
+    canvas: Canvas, panel: str, own: Sequence[Point], colours: Mapping[str, str], top: float
 ) -> None:
-    milliseconds = [point.milliseconds for point in own]
-    y = around(milliseconds, top + PANEL_HEIGHT, top, count=4, zero=True)
-    axis_left(canvas, y, LEFT, x.end - LEFT, "stall (ms)")
-    for name, colour in colours.items():
-        line = sorted((p for p in own if p.series == name), key=lambda point: point.depth)
+    y = panel_scale(canvas, panel, "stall (ms)", [point.milliseconds for point in own], top)
+    depths = [float(point.depth) for point in own]
+    x = around(depths, LEFT, canvas.width - RIGHT, count=8, zero=True)
+    axis_below(canvas, x, y.start, "layers", count=8)
+    for series, colour in colours.items():
+        line = sorted((p for p in own if p.series == series), key=lambda point: point.depth)
         if not line:
             continue
         look = LOOKS[line[0].provenance]
         places = [(x(point.depth), y(point.milliseconds)) for point in line]
-        path = "L".join(f"{across:.1f} {down:.1f}" for across, down in places)
-        canvas.path(f"M{path}", stroke=colour, stroke_width=1.5, dash=look.dash)
+        shape = "L".join(f"{across:.1f} {down:.1f}" for across, down in places)
+        canvas.path(f"M{shape}", stroke=colour, stroke_width=1.5, dash=look.dash)
         for across, down in places:
             canvas.symbol(look.shape, across, down, size=3, fill=colour, stroke=colour)

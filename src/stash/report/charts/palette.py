@@ -6,7 +6,6 @@ are variables of a page, so that one drawing serves both themes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stash.results.profile import Provenance
@@ -41,15 +40,23 @@ COLOURS = {
     "copy": Colour("#b98000", "#cf9d3a"),
     "fetch": Colour("#d55e00", "#e46f2e"),
     "other": Colour("#8c96a0", "#7b8794"),
+    "series-a": Colour("#0072b2", "#2e86c4"),
+    "series-b": Colour("#e69f00", "#f2b632"),
+    "series-c": Colour("#009e73", "#1fa880"),
+    "series-d": Colour("#f0e442", "#f4ea6b"),
+    "series-e": Colour("#cc79a7", "#d995bc"),
+    "series-f": Colour("#56b4e9", "#7cc5ef"),
+    "series-g": Colour("#d55e00", "#e46f2e"),
+    "series-h": Colour("#8c96a0", "#7b8794"),
+    "series-i": Colour("#1b2530", "#e7edf3"),
+    "series-j": Colour("#a6761d", "#c2984a"),
     "on-light": Colour("#14191f", "#0d1217"),  # text on a light segment
     "on-dark": Colour("#ffffff", "#f4f7fa"),
 }
 
-#: Colours of things that have none of their own, in an order whose neighbours differ in lightness.
-SERIES = (
-    "communication", "prep", "scale-out", "compute", "contention", "network", "fetch", "other",
-    "ink", "copy",
-)  # fmt: skip
+#: Roles of lines and bars that stand for nothing but their name, in an order whose neighbours
+#: differ in lightness.
+SERIES = tuple(role for role in COLOURS if role.startswith("series-"))
 
 #: Parts of a bar that are dark enough for light text, in either theme.
 _LIGHT_TEXT = {"communication", "interconnect"}
@@ -83,8 +90,3 @@ def text_on(kind: str, look: Look) -> str:
     if kind == "compute" or look.fill_opacity < 1:
         return "ink"
     return "on-dark" if kind in _LIGHT_TEXT else "on-light"
-
-
-def colours_of(series: Sequence[str]) -> dict[str, str]:
-    """A role for each name."""
-    return {name: SERIES[number % len(SERIES)] for number, name in enumerate(series)}

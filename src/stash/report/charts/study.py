@@ -10,7 +10,7 @@ from pathlib import Path
 
 from stash.report.charts.depths import depths_picture
 from stash.report.charts.files import save_picture
-from stash.report.charts.grouped import Bar, GroupedPicture, Panel, grouped
+from stash.report.charts.grouped import Bar, BarsPicture, Panel, grouped
 from stash.report.charts.picture import Picture
 from stash.report.figures import derived, written
 from stash.results.document import Interval
@@ -65,7 +65,7 @@ def pictures_of_study(study: Study) -> list[Picture]:
 
 def save_study_figures(study: Study, folder: Path) -> list[Path]:
     """Every figure in every format."""
-    return [path for one in pictures_of_study(study) for path in save_picture(one, folder)]
+    return [path for picture in pictures_of_study(study) for path in save_picture(picture, folder)]
 
 
 def _name(*what: str) -> tuple[str, str]:
@@ -209,12 +209,12 @@ def _picture(
     file, number = name
     most = max(bars, key=lambda bar: bar.value.estimate)
     told = written(derived(most.value.estimate), unit if unit != "s and $" else "s")
-    return GroupedPicture(
+    return BarsPicture(
         name=file,
         title=f"{title}: at most {told} ({most.group}, {most.series})",
         words=f"{number}{provenance_words((bar.series, bar.provenance) for bar in bars)}",
         draw=lambda width: grouped(bars, panels, width, across=across),
-        bars=bars,
+        bars=tuple(bars),
     )
 
 
