@@ -63,8 +63,10 @@ bench: $(TOOLS)
 	$(BIN)/python benchmarks/epochs.py
 	$(BIN)/python benchmarks/overlap.py
 	$(BIN)/python benchmarks/predict_speed.py
+	$(BIN)/python benchmarks/recommend_worlds.py
 	$(BIN)/python benchmarks/lab_kills.py
 	$(BIN)/python benchmarks/lab_rates.py
+	$(BIN)/python benchmarks/links_lab.py
 
 # Known stalls go in, the same stalls must come out: docs/truth.md; as root, 45 minutes on two cores.
 # Run again after an interruption, it goes on where it was; `rm -r build/truth` starts anew.
@@ -75,7 +77,7 @@ truth: $(TOOLS)
 # System packages that some tests want (as root); tests that miss them are skipped and say so.
 system:
 	apt-get update -q
-	DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends iproute2 chromium fonts-liberation
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends iproute2 chromium fonts-liberation slurm-wlm munge
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -116,6 +116,7 @@ class Fault:
     port_taken: bool = False
     small_disk: bool = False
     measures: bool = True
+    minutes: float = MEASURE_MINUTES
 
 
 FAULTS = {
@@ -126,7 +127,7 @@ FAULTS = {
     "link at a tenth": Fault(slow_down, (0,)),
     "clock wrong by an hour": Fault(nothing, (0,), first=SHIFTED_CLOCK),
     "disk of node 0 full": Fault(fill_disk, (0, 1), small_disk=True),
-    "two profiles at once": Fault(second_run, (0,)),
+    "two profiles at once": Fault(second_run, (0,), minutes=1.0),
     "another torch": Fault(
         nothing, (1,), r"Node 1 \(.*\) has torch 2\.6\.0", first=OTHER_TORCH, measures=False
     ),
@@ -182,7 +183,7 @@ def run(fault: Fault, chance: random.Random) -> Outcome:
         extra = [{}, setting.started_with(fault.first) if fault.first else {}]
         arguments = (*ARGUMENTS, *STEPS, "--half-width", "0.0001%", "--max-minutes")
         with lab_cluster.running(
-            pair, setting.folder, (*arguments, MEASURE_MINUTES), environments=extra
+            pair, setting.folder, (*arguments, fault.minutes), environments=extra
         ) as nodes:
             return _outcome(fault, setting, nodes)
 
@@ -195,12 +196,12 @@ def _outcome(fault: Fault, setting: Setting, nodes: list[Node]) -> Outcome:
         seen = nodes[0].rounds()
         fault.act(setting, nodes)
     began = time.monotonic()
-    limit = 60 * MEASURE_MINUTES + TIMEOUT_SECONDS + GRACE_SECONDS + START_SECONDS / 2
+    limit = 60 * fault.minutes + TIMEOUT_SECONDS + GRACE_SECONDS + START_SECONDS / 2
     everyone = [*nodes, *setting.beside]
     codes = lab_cluster.wait(everyone, limit)
     profile = nodes[0].profile() or _kept_elsewhere(nodes[0])
     kept = profile.run.rounds if profile else 0
-    told = nodes[0].errors + (profile.run.message if profile else "")
+    told = (profile.run.message if profile else "") + nodes[0].errors
     problems = [] if codes[0] in fault.codes else [f"node 0 ended with {codes[0]}"]
     if fault.words and codes[0] == 1 and not re.search(fault.words, told):
         problems.append("the error does not name it")
@@ -217,9 +218,15 @@ def _outcome(fault: Fault, setting: Setting, nodes: list[Node]) -> Outcome:
         seen,
         kept,
         orphans,
-        (told.strip().splitlines() or [""])[-1][:300],
+        _told(told),
         problems,
     )
+
+
+def _told(text: str) -> str:
+    """The first line that is no progress."""
+    lines = [line for line in text.splitlines() if line.strip() and " so far" not in line]
+    return next((line for line in lines if "[W" not in line), "")[:300]
 
 
 def _kept_elsewhere(node: Node) -> object:

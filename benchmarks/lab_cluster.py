@@ -11,13 +11,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
 from stash.lab.network import Host
+from stash.launch.meeting import until
 from stash.results.profile import Profile
 
 PORT = 29400
@@ -112,16 +113,6 @@ def measures(nodes: Sequence[Node], seconds: float = 150.0) -> bool:
 def all_run(nodes: Sequence[Node]) -> bool:
     """Whether no command has ended."""
     return all(node.process.poll() is None for node in nodes)
-
-
-def until(is_so: Callable[[], bool], seconds: float) -> bool:
-    """Wait for something; whether it came."""
-    end = time.monotonic() + seconds
-    while not is_so():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 @contextlib.contextmanager

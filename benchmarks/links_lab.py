@@ -57,11 +57,15 @@ def against_closed_form(rate: str, rounds: int) -> dict[str, Any]:
     }
 
 
-def probe(pair: tuple[Host, ...], folder: Path, *, rounds: int, max_bytes: int) -> Links:
+def probe(
+    pair: tuple[Host, ...], folder: Path, *, rounds: int, max_bytes: int, workers: int = 1
+) -> Links:
     """`stash links` on both hosts at once; the document that the first one writes."""
+    asked = ["--nproc-per-node", str(workers), "--rounds", str(rounds)]
+    asked += ["--max-bytes", str(max_bytes), "--no-storage", "--out", str(folder)]
     running = [
         subprocess.Popen(
-            [*host.inside, *command(pair, node, folder, rounds, max_bytes)],
+            [*host.inside, *command(pair, node), *asked],
             env={**os.environ, **host.environment},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -75,14 +79,11 @@ def probe(pair: tuple[Host, ...], folder: Path, *, rounds: int, max_bytes: int) 
     return Links.load(path)
 
 
-def command(
-    pair: tuple[Host, ...], node: int, folder: Path, rounds: int, max_bytes: int
-) -> list[str]:
-    """What is run on one node."""
-    words = [sys.executable, "-m", "stash", "links", "--nproc-per-node", "1", "--no-storage"]
-    words += ["--nnodes", str(len(pair)), "--node-rank", str(node)]
-    words += ["--rdzv-endpoint", f"{pair[0].address}:{PORT}", "--out", str(folder)]
-    return [*words, "--rounds", str(rounds), "--max-bytes", str(max_bytes)]
+def command(pair: tuple[Host, ...], node: int) -> list[str]:
+    """`stash links` as one node among all."""
+    words = [sys.executable, "-m", "stash", "links", "--nnodes", str(len(pair))]
+    words += ["--node-rank", str(node), "--rdzv-endpoint", f"{pair[0].address}:{PORT}"]
+    return words
 
 
 def _over(value: Any, reference: float) -> list[float]:

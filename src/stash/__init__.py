@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from stash.errors import StashError as StashError
     from stash.launch.api import load as load
     from stash.launch.api import profile as profile
+    from stash.launch.links import links as links
     from stash.results.profile import Profile as Profile
     from stash.workloads.workload import Workload as Workload
     from stash.workloads.workload import supervised as supervised
@@ -23,6 +24,7 @@ _PUBLIC = {
     "StashError": "stash.errors",
     "feed": "stash.engine.own_feed",
     "Profile": "stash.results.profile",
+    "links": "stash.launch.links",
     "recommend": "stash.advise.recommend",
     "load": "stash.launch.api",
     "profile": "stash.launch.api",

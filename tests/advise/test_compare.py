@@ -18,12 +18,9 @@ from stash.results.profile import Profile
 
 def many_nodes(scaleout: float, **changes: object) -> Profile:
     """Two nodes with a worker each, whose step of all workers takes so long."""
-    rounds = noisy({"solo": 0.1, "node": 0.1, "again": scaleout}, seed=3)
+    rounds = noisy({"solo": 0.1, "node": 0.1, "scaleout": scaleout}, seed=3)
     machine = {"nodes": 2, "workers_per_node": 1, **changes}
-    made = profile_of(rounds, machine_changes=machine)
-    steps = {**made.steps, "scaleout": made.steps["again"]}
-    del steps["again"]
-    return made.model_copy(update={"steps": steps, "id": "many"})
+    return profile_of(rounds, machine_changes=machine).model_copy(update={"id": "many"})
 
 
 @pytest.fixture

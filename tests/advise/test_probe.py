@@ -7,8 +7,9 @@ import pytest
 
 from stash.advise import candidates, probe
 from stash.advise.candidates import Grid
-from stash.advise.recommend import Decision, decide
+from stash.advise.recommend import decide
 from stash.advise.recommend_belief import Belief, Observation, Timing, believe
+from stash.advise.recommend_document import Decision
 from stash.advise.recommend_job import Work
 from stash.advise.recommendation import Assumptions
 from stash.hardware import catalog
@@ -139,6 +140,7 @@ def test_of_two_probes_that_bring_the_same_the_cheaper_one_is_named() -> None:
         saving=np.array([0.10, 0.10, 0.01]),
         overrun_avoided=np.zeros(3),
     )
+    assert found.strongest == 0
     assert found.best == 1  # the third costs next to nothing, and tells next to nothing
 
 

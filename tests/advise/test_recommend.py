@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 import stash
 from profiles import noisy, profile_of
@@ -22,7 +23,6 @@ from stash.cli.main import main
 from stash.errors import StashError, UsageError
 from stash.hardware import catalog
 from stash.hardware.catalog import Instance
-from stash.report.charts.front import front_picture
 from stash.results.profile import Profile, Provenance
 
 JOB: dict[str, Any] = {"samples": 1_281_167, "epochs": 10, "dtype": "amp"}
@@ -94,6 +94,14 @@ def test_the_knee_lies_farthest_from_the_line_between_the_ends_of_the_front() ->
         return usd(first) + along * (usd(last) - usd(first)) - usd(one)
 
     assert found.choice == max(found.pareto, key=below)
+
+
+def test_where_all_take_equally_long_the_knee_is_the_cheapest() -> None:
+    found = find(samples=10, epochs=1)
+    assert found.chosen == 0
+    assert "none is faster by a percent" in found.words
+    dearer = [n for n in found.ties if usd(found.candidates[n]) > 1.02 * usd(found.candidates[0])]
+    assert not dearer
 
 
 def test_no_way_beats_one_on_the_front_in_both_time_and_cost() -> None:
@@ -221,6 +229,9 @@ def test_machines_that_are_taken_away_faster_than_they_work_are_no_way() -> None
     assumed = Assumptions(spot=True, interruptions_per_node_hour=1.0)
     found = find(assumptions=assumed, max_nodes=4)
     assert {one.nodes for one in found.candidates} == {1, 2}
+    never = find(assumptions=Assumptions(spot=True, interruptions_per_node_hour=9.0))
+    assert never.status == "infeasible"
+    assert "interruptions cost more time than passes" in never.words
 
 
 def gpu_profile(seconds: dict[str, float], **machine: Any) -> Profile:
@@ -248,6 +259,27 @@ def test_a_measured_machine_counts_as_measured_and_needs_no_profiling() -> None:
     assert found.question.dtype == "amp"
     (used,) = found.profiles
     assert "p4d.24xlarge" in used.words
+
+
+def test_a_machine_with_one_gpu_is_measured_by_its_node_step_alone() -> None:
+    one_gpu = {"instance": "g5.xlarge", "workers_per_node": 1, "devices": ("NVIDIA A10G",)}
+    found = find(from_profiles=[gpu_profile({"node": 0.060}, **one_gpu)], batch_size=32)
+    one = named(found, "g5.xlarge")
+    assert one.provenance is Provenance.MEASURED
+    assert one.later_epoch_seconds.estimate == pytest.approx(
+        math.ceil(1_281_167 / 32) * 0.060, rel=1e-3
+    )
+
+
+def test_measured_data_count_at_their_own_batch_only() -> None:
+    measured = gpu_profile({"solo": 0.04, "node": 0.05, "warm": 0.08, "cold": 0.2})
+    same = named(find(from_profiles=[measured], batch_size=32), "p4d.24xlarge")
+    iterations = math.ceil(math.ceil(1_281_167 / 8) / 32)
+    assert same.first_epoch_seconds.estimate == pytest.approx(iterations * 0.2, rel=1e-3)
+    assert same.later_epoch_seconds.estimate == pytest.approx(iterations * 0.08, rel=1e-3)
+    other = named(find(from_profiles=[measured], batch_size=64), "p4d.24xlarge")
+    assert other.provenance is Provenance.PREDICTED
+    assert other.first_epoch_seconds.estimate == other.later_epoch_seconds.estimate
 
 
 def test_a_profile_moves_and_narrows_what_shares_its_gpu_most() -> None:
@@ -279,6 +311,14 @@ def test_a_profile_of_no_gpu_brings_only_its_rates() -> None:
     assert named(found, "p4d.24xlarge").provenance is Provenance.PREDICTED
     assert named(found, "p4d.24xlarge").parts["prep"] > 0
     assert not any("Data are not counted" in remark for remark in found.remarks)
+    assert any("specifications alone" in remark for remark in found.remarks)
+
+
+def test_machines_whose_disks_nobody_has_told_are_counted_and_named(tmp_path: Path) -> None:
+    table = own_catalog(tmp_path, {"name": "diskless", **priced(3.0)})
+    found = find(catalog=table, data_bytes=133e9)
+    assert any(remark.startswith("Of 1 machine types") for remark in found.remarks)
+    assert "fetch" not in named(found, "diskless").parts
 
 
 def test_equal_machines_are_tied_and_dearer_ones_of_a_kind_are_not(tmp_path: Path) -> None:
@@ -435,10 +475,11 @@ def test_the_command_prints_its_document_and_writes_tables(
     assert float(best["usd"]) == choice["usd"]["estimate"]
     seconds = list(csv.DictReader(times.read_text().splitlines()))
     assert float(seconds[0]["seconds"]) == pytest.approx(3600 * float(rows[0]["hours"]), abs=0.1)
-    lines = task.read_text().splitlines()
-    assert f"num_nodes: {choice['nodes']}" in lines
-    assert "  infra: gcp" in lines
-    assert any(line.startswith("  instance_type:") for line in lines)
+    rented = yaml.safe_load(task.read_text())
+    assert rented["num_nodes"] == choice["nodes"]
+    assert rented["resources"]["infra"] == "gcp"
+    assert rented["resources"]["instance_type"] == choice["machine"].split("+")[0]
+    assert rented["run"].startswith("torchrun --nnodes")
 
 
 def test_an_infeasible_job_ends_the_command_with_1(capsys: pytest.CaptureFixture[str]) -> None:
@@ -452,22 +493,29 @@ def test_google_attaches_some_gpus_to_a_machine() -> None:
 
     found = find(clouds=("gcp",))
     position = next(n for n, one in enumerate(found.candidates) if "+" in one.machine)
-    task = sky_task(found.model_copy(update={"chosen": position}))
+    task = yaml.safe_load(sky_task(found.model_copy(update={"chosen": position})))
     machine, attached = found.candidates[position].machine.split("+")
-    assert f'instance_type: "{machine}"' in task
-    assert f'accelerators: "{attached.split("x")[1]}:{attached.split("x")[0]}"' in task
+    count, gpu = attached.split("x")
+    assert task["resources"] == {
+        "infra": "gcp",
+        "instance_type": machine,
+        "accelerators": f"{gpu}:{count}",
+    }
 
 
-def test_the_chart_holds_the_front_and_names_the_choice() -> None:
-    found = find(clouds=("aws",), deadline_hours=2.0)
-    picture = front_picture(found)
-    assert picture is not None
-    assert found.choice is not None
-    front = picture.rows["front"]
-    assert [row["name"] for row in front] == [one.name for one in found.pareto]
-    assert [row["label"] for row in front if row["chosen"]] == [found.choice.name]
-    assert len(picture.rows["behind"]) == min(300, len(found.candidates) - len(front))
-    assert picture.describe(760)["layer"]
+@pytest.mark.parametrize("limit", [{"deadline_hours": 2.0}, {"budget_usd": 20.0}, {}])
+def test_the_next_probe_says_what_it_costs_and_what_it_is_expected_to_save(
+    limit: dict[str, float],
+) -> None:
+    found = find("resnet50", next_probe=True, **limit)
+    probe = found.next_probe
+    assert probe is not None
+    one = named(found, probe.machine, probe.nodes)
+    assert one.price_usd_per_hour is not None
+    assert probe.probe_usd == pytest.approx(one.price_usd_per_hour * probe.nodes / 3)
+    assert (probe.expected_saving_usd is not None) == ("deadline_hours" in limit)
+    assert (probe.expected_saving_hours is not None) == ("budget_usd" in limit)
+    assert probe.words.startswith(f"Measure {one.name} next (20 min, ${probe.probe_usd:.2f})")
 
 
 def test_a_model_of_the_zoo_needs_no_torch() -> None:

@@ -111,11 +111,8 @@ def test_a_faster_gpu_computes_faster_and_hides_less() -> None:
 
 
 def many_nodes() -> Profile:
-    rounds = noisy({"solo": 0.1, "unsynced": 0.1, "node": 0.11, "again": 0.3})
-    made = profile_of(rounds, machine_changes={"nodes": 2})
-    steps = {**made.steps, "scaleout": made.steps["again"]}
-    del steps["again"]
-    return made.model_copy(update={"steps": steps})
+    rounds = noisy({"solo": 0.1, "unsynced": 0.1, "node": 0.11, "scaleout": 0.3})
+    return profile_of(rounds, machine_changes={"nodes": 2})
 
 
 def test_another_network_changes_what_crosses_it_and_nothing_else() -> None:

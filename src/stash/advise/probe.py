@@ -55,6 +55,11 @@ class Probes:
         enough = self.gain >= ENOUGH * self.gain.max()
         return int(np.argmax(np.where(enough, self.gain / self.cost, -1.0)))
 
+    @property
+    def strongest(self) -> int:
+        """Position of the most gain, whatever it costs."""
+        return int(np.argmax(self.gain))
+
 
 def probes(
     ways: Grid, belief: Belief, jobs: Jobs, rule: Rule, assumed: Assumptions

@@ -7,57 +7,28 @@ iterations, what the whole job takes and costs on each, which one to take, and w
 from __future__ import annotations
 
 import math
-import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime, timezone
 from pathlib import Path
 
 import numpy as np
 
-import stash
-from stash.advise import candidates, probe, recommend_words
+from stash.advise import candidates
 from stash.advise.candidates import Grid, Pool
-from stash.advise.recommend_belief import INTERVAL_PERCENT, Belief, believe
-from stash.advise.recommend_choose import Rule, choose, front, rule_for, ties
+from stash.advise.recommend_belief import Belief, believe
+from stash.advise.recommend_choose import Rule, rule_for
+from stash.advise.recommend_document import Decision, document, nothing_fits
 from stash.advise.recommend_evidence import Evidence, gather
-from stash.advise.recommend_job import Jobs, Outlook, Work, outlook
-from stash.advise.recommendation import (
-    SCHEMA,
-    Assumptions,
-    Candidate,
-    Currency,
-    LeftOut,
-    NextProbe,
-    Question,
-    Recommendation,
-)
+from stash.advise.recommend_job import Work, outlook
+from stash.advise.recommend_words import hours
+from stash.advise.recommendation import Assumptions, Currency, Question, Recommendation
 from stash.errors import UsageError
 from stash.hardware import catalog as machines
-from stash.predict import facts, memory, pipeline
-from stash.predict.facts import Array, ModelFacts
-from stash.results.document import Interval
-from stash.results.profile import Profile, Provenance
+from stash.hardware.gpus import Gpu
+from stash.predict import facts, pipeline
+from stash.predict.facts import ModelFacts
+from stash.results.profile import Profile
 
-#: Waiting that a reader can do something about; the rest of the hours is work or overhead.
-STALLS = ("interconnect", "scale-out", "prep", "fetch", "interruptions")
-#: Less than a percent decides nothing; less than the other is an artefact of sums.
-LEAST_SHARE, ROUNDING = 0.01, 1e-9
 MAX_NODES = 1024
-
-
-@dataclass(frozen=True, eq=False)
-class Decision:
-    """All that was reckoned, row by row."""
-
-    ways: Grid
-    belief: Belief
-    outlook: Outlook
-    rule: Rule
-
-    @property
-    def jobs(self) -> Jobs:
-        return self.outlook.expected
 
 
 def recommend(
@@ -92,11 +63,7 @@ def recommend(
     pool = candidates.pool(rows, clouds=clouds, excluded=exclude, retired=retired)
     fits = candidates.fitting(pool, known, batch, precision)
     priced, currency = _priced(fits, spot=assumed.spot)
-    if currency == "device-hours" and budget_usd is not None:
-        raise UsageError(
-            "A budget in dollars needs prices, and no machine in question has one. Leave --budget "
-            "out to decide by device-hours, or give prices with `stash catalog import FILE`."
-        )
+    _check_budget(budget_usd, currency)
     question = Question(
         workload=known.name,
         samples=samples,
@@ -116,20 +83,35 @@ def recommend(
         currency=currency,
     )
     if not priced.instances:
-        return _nothing_fits(question, assumed, pool, priced, known)
-    ways = candidates.grid(priced.instances, max_nodes)
-    evidence = gather(profiles, known, ways)
+        largest = max((candidates.gpu_of(one) for one in pool.instances), key=_memory)
+        return nothing_fits(question, assumed, priced, known, largest)
+    return _answer(question, assumed, priced, known, profiles, next_probe=next_probe)
+
+
+def _answer(
+    question: Question,
+    assumed: Assumptions,
+    pool: Pool,
+    known: ModelFacts,
+    profiles: Sequence[Profile],
+    *,
+    next_probe: bool,
+) -> Recommendation:
+    ways = candidates.grid(pool.instances, question.max_nodes)
+    batch, dtype = question.batch_per_worker, question.dtype
+    evidence = gather(profiles, known, ways, batch, dtype)
+    belief = believe(ways, known, batch, dtype, evidence.observations)
     work = Work(
-        samples=samples,
-        epochs=epochs,
+        samples=question.samples,
+        epochs=question.epochs,
         batch=batch,
-        source=_source(evidence, samples, data_bytes, samples_per_core),
+        source=_source(evidence, question),
         storage_bytes_per_second=evidence.storage_bytes_per_second,
-        data=evidence.data if (batch, precision) in evidence.settings else {},
+        data=evidence.data,
     )
-    belief = believe(ways, known, batch, precision, evidence.observations)
-    decision = decide(ways, belief, work, assumed, currency, deadline_hours, budget_usd)
-    return _document(question, assumed, priced, decision, evidence, work, next_probe=next_probe)
+    deadline, budget = question.deadline_hours, question.budget_usd
+    decision = decide(ways, belief, work, assumed, question.currency, deadline, budget)
+    return document(question, assumed, pool, decision, evidence, work, next_probe=next_probe)
 
 
 def decide(
@@ -179,8 +161,16 @@ def _check_limits(deadline: float | None, budget: float | None, assumed: Assumpt
     setup = assumed.setup_seconds / 3600
     if deadline <= setup:
         raise UsageError(
-            f"The deadline of {recommend_words.hours(deadline)} is over before training begins: "
-            f"setting up takes {recommend_words.hours(setup)} (--setup)."
+            f"The deadline of {hours(deadline)} is over before training begins: "
+            f"setting up takes {hours(setup)} (--setup)."
+        )
+
+
+def _check_budget(budget: float | None, currency: Currency) -> None:
+    if currency == "device-hours" and budget is not None:
+        raise UsageError(
+            "A budget in dollars needs prices, and no machine in question has one. Leave --budget "
+            "out to decide by device-hours, or give prices with `stash catalog import FILE`."
         )
 
 
@@ -216,167 +206,23 @@ def _hourly(one: machines.Instance, currency: Currency, assumed: Assumptions) ->
     return price
 
 
-def _source(
-    evidence: Evidence, samples: int, data_bytes: float | None, samples_per_core: float | None
-) -> pipeline.Source | None:
+def _source(evidence: Evidence, asked: Question) -> pipeline.Source | None:
     """What is known of the data: what the user says stands before what a profile has seen."""
     seen = evidence.source
-    prepared = samples_per_core or (None if seen is None else seen.preprocessing_per_core)
+    prepared = asked.samples_per_second_per_core
+    if prepared is None and seen is not None:
+        prepared = seen.preprocessing_per_core
     size = None if seen is None else seen.bytes_per_sample
-    if data_bytes is not None:
-        size = data_bytes / samples
+    if asked.data_bytes is not None:
+        size = asked.data_bytes / asked.samples
     if prepared is None and size is None:
         return None
     return pipeline.Source(
         preprocessing_per_core=math.inf if prepared is None else prepared,
         bytes_per_sample=size,
-        samples=samples,
+        samples=asked.samples,
     )
 
 
-def _document(
-    question: Question,
-    assumed: Assumptions,
-    pool: Pool,
-    decision: Decision,
-    evidence: Evidence,
-    work: Work,
-    *,
-    next_probe: bool,
-) -> Recommendation:
-    jobs = decision.jobs
-    finite = np.flatnonzero(np.isfinite(jobs.hours) & np.isfinite(decision.outlook.high.hours))
-    order = finite[np.lexsort((jobs.hours[finite], jobs.cost[finite]))]
-    place = {int(row): position for position, row in enumerate(order)}
-    listed = tuple(_candidate(decision, int(row), question.currency, assumed) for row in order)
-    chosen = choose(jobs, decision.rule)
-    level = [] if chosen is None else ties(jobs, decision.belief, decision.rule, chosen)
-    found = Recommendation(
-        schema=SCHEMA,
-        id=secrets.token_hex(4),
-        created=datetime.now(timezone.utc),
-        stash=stash.__version__,
-        status="infeasible" if chosen is None else "chosen",
-        question=question,
-        assumptions=assumed,
-        interval_percent=INTERVAL_PERCENT,
-        words="",
-        knee_usd_per_hour=decision.rule.hour_worth or None,
-        chosen=None if chosen is None else place[chosen],
-        front=tuple(place[row] for row in front(jobs) if row in place),
-        ties=tuple(place[row] for row in level if row in place),
-        candidates=listed,
-        left_out=_left_out(pool),
-        profiles=evidence.used,
-        remarks=recommend_words.remarks(
-            listed,
-            question,
-            assumed,
-            evidence.used,
-            work,
-            None if chosen is None else listed[place[chosen]],
-            overflows=chosen is not None and bool(decision.outlook.overflows[chosen]),
-        ),
-        next_probe=_next_probe(decision, question, assumed) if next_probe else None,
-    )
-    return found.model_copy(update={"words": recommend_words.why(found)})
-
-
-def _candidate(decision: Decision, row: int, currency: Currency, assumed: Assumptions) -> Candidate:
-    ways, look = decision.ways, decision.outlook
-    one = ways.of(row)
-    low, expected, high = look.low, look.expected, look.high
-    shares = {
-        name: float(share[row]) for name, share in look.parts.items() if abs(share[row]) > ROUNDING
-    }
-    stalls = {
-        name: share for name, share in shares.items() if name in STALLS and share > LEAST_SHARE
-    }
-
-    def interval(of: str, factor: float = 1.0) -> Interval:
-        values: list[Array] = [getattr(jobs, of) for jobs in (expected, low, high)]
-        estimate, least, most = (float(value[row]) * factor for value in values)
-        return Interval(estimate=estimate, low=least, high=most)
-
-    return Candidate(
-        machine=one.name,
-        cloud=one.cloud,
-        nodes=int(ways.nodes[row]),
-        gpu=ways.gpus[ways.instance[row]].key,
-        gpus_per_node=one.gpus,
-        provenance=Provenance.MEASURED if row in decision.belief.measured else Provenance.PREDICTED,
-        price_usd_per_hour=one.spot_usd_per_hour if assumed.spot else one.price_usd_per_hour,
-        price_region=one.spot_region if assumed.spot else one.price_region,
-        price_date=one.spot_date if assumed.spot else one.price_date,
-        first_epoch_seconds=interval("first_epoch_seconds"),
-        later_epoch_seconds=interval("later_epoch_seconds"),
-        hours=interval("hours"),
-        device_hours=interval("hours", float(ways.workers[row])),
-        usd=interval("cost") if currency == "usd" else None,
-        parts=shares,
-        largest_stall=max(stalls, key=lambda name: stalls[name], default=None),
-    )
-
-
-def _left_out(pool: Pool) -> tuple[LeftOut, ...]:
-    return tuple(LeftOut(reason=why, machines=names) for why, names in pool.left_out.items())
-
-
-def _next_probe(decision: Decision, question: Question, assumed: Assumptions) -> NextProbe | None:
-    found = probe.probes(decision.ways, decision.belief, decision.jobs, decision.rule, assumed)
-    if found is None:
-        return None
-    best, row = found.best, int(found.rows[found.best])
-    one, nodes = decision.ways.of(row), int(decision.ways.nodes[row])
-    chosen = choose(decision.jobs, decision.rule)
-    relative = 1 - math.exp(-float(found.saving[best]))
-    avoided = 1 - math.exp(-float(found.overrun_avoided[best]))
-    seconds = assumed.setup_seconds + assumed.profiling_seconds
-    in_time = question.objective == "fastest"
-    job = decision.jobs.hours if in_time else decision.jobs.cost
-    saving = None if chosen is None else relative * float(job[chosen])
-    cost = float(found.cost[best])
-    pays = saving is not None and (in_time or saving > cost)
-    made = NextProbe(
-        machine=one.name,
-        cloud=one.cloud,
-        nodes=nodes,
-        probe_seconds=seconds,
-        probe_usd=cost if question.currency == "usd" else None,
-        probe_device_hours=float(decision.ways.workers[row]) * seconds / 3600,
-        expected_saving_usd=saving if question.currency == "usd" and not in_time else None,
-        expected_saving_hours=saving if in_time else None,
-        expected_saving_fraction=relative,
-        expected_overrun_avoided_fraction=avoided,
-        worth_it=(pays and relative > 0) or avoided > LEAST_SHARE,
-        words="",
-    )
-    return made.model_copy(update={"words": recommend_words.probe(made)})
-
-
-def _nothing_fits(
-    question: Question, assumed: Assumptions, pool: Pool, none: Pool, known: ModelFacts
-) -> Recommendation:
-    largest = max(
-        (candidates.gpu_of(one) for one in pool.instances), key=lambda gpu: gpu.memory_bytes
-    )
-    fits = memory.largest_batch(known, largest, question.dtype)
-    needed = memory.peak_bytes(known, question.batch_per_worker, question.dtype)
-    return Recommendation(
-        schema=SCHEMA,
-        id=secrets.token_hex(4),
-        created=datetime.now(timezone.utc),
-        stash=stash.__version__,
-        status="infeasible",
-        question=question,
-        assumptions=assumed,
-        interval_percent=INTERVAL_PERCENT,
-        words=recommend_words.nothing_fits(question, needed, largest, fits),
-        chosen=None,
-        front=(),
-        ties=(),
-        candidates=(),
-        left_out=_left_out(none),
-        profiles=(),
-        remarks=(),
-    )
+def _memory(gpu: Gpu) -> int:
+    return gpu.memory_bytes

@@ -22,16 +22,17 @@ from stash.hardware.gpus import Gpu
 from stash.predict import compute
 from stash.predict.constants import FITTED
 from stash.predict.facts import Array, ModelFacts
-from stash.predict.uncertainty import BANDS, INTERVAL_PERCENT
+from stash.predict.uncertainty import BANDS
 
 #: Normal quantile of the predictor's bands, and of measured intervals.
 BAND_QUANTILE, MEASURED_QUANTILE = 1.645, 1.960
 #: Spread of log(measured / predicted) among GPUs of one source, model and precision: what remains
 #: between kinds of GPUs once one of them is known (`benchmarks/recommend_public.py` prints it).
 GPU_LOG_SD = 0.18
-#: The same among rows of several nodes: between sources, models and machines, and among numbers of
-#: nodes of one of them.
-NETWORK_LOG_SD, NODES_LOG_SD = 0.2, 0.12
+#: Numbers of nodes of one source, model and machine differ by the first (the same script). The
+#: second is the least that a network is taken to be off by: an assumption, below the 0.34 between
+#: such groups, part of which is the GPUs'.
+NODES_LOG_SD, NETWORK_LOG_SD = 0.12, 0.2
 #: What exchange inside machines has in common, and that share of the variance of networks: one job
 #: brings the same software everywhere. The first is the spread among sources; of the second public
 #: data tell too little, so half of it is an assumption.
@@ -284,6 +285,3 @@ def _solo(known: ModelFacts, one: Observation) -> float:
     device = compute.devices([one.gpu], [one.dtype], FITTED)
     layers = compute.layer_seconds(known, np.array([float(one.batch)]), device, FITTED)
     return float(layers.whole[0])
-
-
-__all__ = ["INTERVAL_PERCENT", "Belief", "Observation", "Timing", "believe", "log_sd"]

@@ -59,10 +59,13 @@ def rule_for(jobs: Jobs, deadline_hours: float | None, budget: float | None) -> 
     if deadline_hours is not None or budget is not None:
         return Rule(deadline_hours, budget)
     rows = front(jobs)
+    if not rows:
+        return Rule()
     cheapest, fastest = rows[0], rows[-1]
     saved = jobs.hours[cheapest] - jobs.hours[fastest]
-    dearer = jobs.cost[fastest] - jobs.cost[cheapest]
-    return Rule(hour_worth=float(dearer / saved) if saved > 0 else 0.0)
+    if saved <= SAME_FRACTION * jobs.hours[cheapest]:
+        return Rule()  # none is faster by anything that counts: the cheapest
+    return Rule(hour_worth=float((jobs.cost[fastest] - jobs.cost[cheapest]) / saved))
 
 
 def choose(jobs: Jobs, rule: Rule) -> int | None:

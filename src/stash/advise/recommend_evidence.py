@@ -25,18 +25,18 @@ class Evidence:
     """All that profiles tell of the job."""
 
     observations: tuple[Observation, ...]
-    data: dict[int, DataTimings]
-    settings: frozenset[tuple[int, str]]  # batches and precisions of those timings
+    data: dict[int, DataTimings]  # at the batch and precision of the job only
     source: pipeline.Source | None
     storage_bytes_per_second: float | None
     used: tuple[UsedProfile, ...]
 
 
-def gather(profiles: Sequence[Profile], known: ModelFacts, ways: Grid) -> Evidence:
+def gather(
+    profiles: Sequence[Profile], known: ModelFacts, ways: Grid, batch: int, dtype: str
+) -> Evidence:
     """Read every profile; one of another model is refused."""
     observations, used = [], []
     data: dict[int, DataTimings] = {}
-    settings = set()
     source, storage = None, None
     for profile in profiles:
         _check_model(profile, known)
@@ -46,11 +46,11 @@ def gather(profiles: Sequence[Profile], known: ModelFacts, ways: Grid) -> Eviden
         seen = None if gpu is None else _observe(profile, gpu, ways)
         if seen is not None:
             observations.append(seen)
-            for row, _ in seen.rows[:1]:
-                data[row] = DataTimings(_timing(profile, "cold"), _timing(profile, "warm"))
-                settings.add((seen.batch, seen.dtype))
+            alone = _row(profile, 1, ways)
+            if alone is not None and (seen.batch, seen.dtype) == (batch, dtype):
+                data[alone] = DataTimings(_timing(profile, "cold"), _timing(profile, "warm"))
         used.append(_used(profile, seen, has_rates=rates is not None))
-    return Evidence(tuple(observations), data, frozenset(settings), source, storage, tuple(used))
+    return Evidence(tuple(observations), data, source, storage, tuple(used))
 
 
 def _check_model(profile: Profile, known: ModelFacts) -> None:
@@ -65,17 +65,14 @@ def _check_model(profile: Profile, known: ModelFacts) -> None:
 def _observe(profile: Profile, gpu: Gpu, ways: Grid) -> Observation | None:
     workload, machine = profile.workload, profile.machine
     alone = _timing(profile, "solo")
-    if machine.workers == 1 and alone is None:
-        alone = _timing(profile, "node")
-    rows = []
-    for step, nodes in (("node", 1), ("scaleout", machine.nodes)):
-        timing = _timing(profile, step)
-        row = None if nodes > 1 and step == "node" else _row(profile, nodes, ways)
-        if timing is not None and row is not None:
-            rows.append((row, timing))
-    if machine.workers == 1 and not rows and alone is not None:
-        row = _row(profile, 1, ways)
-        rows = [] if row is None else [(row, alone)]
+    one_node, all_nodes = _timing(profile, "node"), _timing(profile, "scaleout")
+    if machine.workers == 1:  # alone and together are the same
+        alone = one_node = alone or one_node
+    rows = [
+        (row, timing)
+        for timing, nodes in ((one_node, 1), (all_nodes, machine.nodes))
+        if timing is not None and (row := _row(profile, nodes, ways)) is not None
+    ]
     if alone is None and not rows:
         return None
     return Observation(gpu, workload.batch_per_worker, workload.dtype, alone, tuple(rows))

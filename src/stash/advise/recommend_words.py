@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from stash.advise.recommend_job import Work
 from stash.advise.recommendation import (
     Assumptions,
     Candidate,
     NextProbe,
     Question,
     Recommendation,
-    UsedProfile,
+    way_name,
 )
 from stash.hardware.gpus import Gpu
-from stash.results.profile import Provenance
+from stash.predict import pipeline
 
 #: A limit missed by less than this factor is worth a word, where it brings more than that.
 NEAR = 1.1
@@ -58,7 +58,7 @@ def nothing_fits(question: Question, needed_bytes: int, largest: Gpu, fits: int)
 
 def probe(found: NextProbe) -> str:
     """What to measure next, in one sentence."""
-    what = found.machine if found.nodes == 1 else f"{found.nodes}x {found.machine}"
+    what = way_name(found.machine, found.nodes)
     minutes = f"{found.probe_seconds / 60:.0f} min"
     paid = (
         f"{found.probe_device_hours:.2g} device-hours"
@@ -69,9 +69,12 @@ def probe(found: NextProbe) -> str:
     if not brings:
         return "No measurement of one machine is expected to change the decision."
     verdict = "" if found.worth_it else "; that is less than it costs, so decide now"
+    strongest = way_name(found.strongest_machine, found.strongest_nodes)
+    price = "" if found.strongest_usd is None else f" (${found.strongest_usd:.2f})"
+    more = "" if strongest == what else f" Whatever it costs, {strongest}{price} would tell most."
     return (
         f"Measure {what} next ({minutes}, {paid}): deciding after that is expected to "
-        f"{' and to '.join(brings)}{verdict}."
+        f"{' and to '.join(brings)}{verdict}.{more}"
     )
 
 
@@ -83,7 +86,7 @@ def _brings(found: NextProbe) -> list[str]:
         elif found.expected_saving_hours is not None:
             saved = hours(found.expected_saving_hours)
         else:
-            saved = f"{100 * found.expected_saving_fraction:.2g} %"
+            saved = _percent(found.expected_saving_fraction)
         brings.append(f"save {saved} of the job")
     if found.expected_overrun_avoided_fraction > 0.001:
         avoided = _percent(found.expected_overrun_avoided_fraction)
@@ -91,30 +94,42 @@ def _brings(found: NextProbe) -> list[str]:
     return brings
 
 
+@dataclass(frozen=True, kw_only=True)
+class Basis:
+    """What the numbers of a recommendation rest on."""
+
+    calibrated: bool  # some GPU was measured
+    source: pipeline.Source | None  # what is known of the data
+    overflows: bool  # the data do not stay in the chosen machine's memory
+    unknown_disks: int  # machine types whose storage nobody has told
+
+
 def remarks(
     listed: Sequence[Candidate],
     question: Question,
     assumed: Assumptions,
-    used: Sequence[UsedProfile],
-    work: Work,
     chosen: Candidate | None,
-    *,
-    overflows: bool,
+    basis: Basis,
 ) -> tuple[str, ...]:
     """What a reader must know to trust the numbers as far as they go, and no further."""
     found = [_prices(listed, question, assumed)]
-    if not any(one.provenance is Provenance.MEASURED for one in used):
+    if not basis.calibrated:
         found.append(
             "Times come from specifications alone: most of their error is common to all machines, "
             "so the order is surer than the numbers. A profile (--from) narrows both."
         )
-    if work.source is None:
+    if basis.source is None:
         found.append(
             "Data are not counted: give --data-size and --samples-per-core, or a profile (--from)."
         )
-    elif work.source.bytes_per_sample is None:
+    elif basis.source.bytes_per_sample is None:
         found.append("Reading from storage is not counted: give --data-size.")
-    if overflows:
+    elif basis.unknown_disks:
+        found.append(
+            f"Of {basis.unknown_disks} machine types the catalog knows no disk: there, reading is "
+            "counted as if storage kept up. `stash catalog import` adds disk_mb_per_second."
+        )
+    if basis.overflows:
         found.append(
             "The data do not stay in this machine's memory: later epochs read from storage, too. "
             "The high ends assume a page cache that evicts what is needed next."
@@ -214,6 +229,9 @@ def _fastest(found: Recommendation, best: Candidate) -> str:
 
 def _knee(found: Recommendation, best: Candidate) -> str:
     question, along = found.question, found.pareto
+    if found.knee_usd_per_hour is None:
+        ways = f"{len(found.candidates)} ways"
+        return f"{best.name} is the cheapest of {ways}, and none is faster by a percent."
     place = along.index(best)
     parts = []
     if place:
@@ -222,7 +240,7 @@ def _knee(found: Recommendation, best: Candidate) -> str:
     if place + 1 < len(along):
         faster = along[place + 1]
         parts.append(f"the next faster, {faster.name}, {_trade(faster, best, question)}")
-    worth = money(found.knee_usd_per_hour or 0.0, question)
+    worth = money(found.knee_usd_per_hour, question)
     start = (
         f"{best.name} is the knee of {len(found.candidates)} ways: from there an hour less costs "
         f"more than {worth}, the average between the cheapest and the fastest"
@@ -300,6 +318,11 @@ def _keeps(best: Candidate, question: Question) -> str:
 
 def _infeasible(found: Recommendation) -> str:
     question = found.question
+    if not found.candidates:
+        return (
+            "Infeasible: on every machine interruptions cost more time than passes. It would take "
+            "fewer of them (--interruptions, --lost, --setup) or machines on demand (no --spot)."
+        )
     fastest = min(found.candidates, key=lambda one: one.hours.estimate)
     cheapest = found.candidates[0]
     reasons, changes = [], []

@@ -99,11 +99,16 @@ class Candidate(Model):
 
     @property
     def name(self) -> str:
-        return self.machine if self.nodes == 1 else f"{self.nodes}x {self.machine}"
+        return way_name(self.machine, self.nodes)
 
     def cost(self, currency: Currency) -> Interval:
         """What is paid: dollars, or device-hours where nobody has set a price."""
         return self.usd if currency == "usd" and self.usd is not None else self.device_hours
+
+
+def way_name(machine: str, nodes: int) -> str:
+    """A machine type at a number of nodes, as people write it."""
+    return machine if nodes == 1 else f"{nodes}x {machine}"
 
 
 class LeftOut(Model):
@@ -126,6 +131,9 @@ class NextProbe(Model):
     expected_saving_hours: Signed | None  # where time is what counts
     expected_saving_fraction: Signed  # of cost, time, or both together at the knee
     expected_overrun_avoided_fraction: Signed  # of the deadline or the budget
+    strongest_machine: Name  # what would improve the decision most, whatever it costs
+    strongest_nodes: Positive
+    strongest_usd: Quantity | None
     worth_it: bool  # does it save more than it costs, or keep a limit that would be missed?
     words: Text
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -66,6 +67,9 @@ def slurm(
         list[str] | None, typer.Option(help="A further option of sbatch, such as qos=high.")
     ] = None,
     setup: Setup = None,
+    python: Annotated[
+        str | None, typer.Option(help="Python with Stash on the nodes; by default this one.")
+    ] = None,
     out: Annotated[
         Path, typer.Option(help="Folder for the profile, which all nodes must share.")
     ] = STORE,
@@ -85,6 +89,7 @@ def slurm(
         gpus_per_node=gpus_per_node,
         directives=tuple(directive or ()),
         setup=tuple(setup or ()),
+        python=python or sys.executable,
     )
     text = platform.script(job, options)
     if not submit:
@@ -191,8 +196,6 @@ def fetch(
     as_json: Json = False,
 ) -> int:
     """Take a profile out of a job's log."""
-    import sys
-
     from stash.errors import UsageError
     from stash.launch.carry import unpack
 

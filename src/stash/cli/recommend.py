@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -141,16 +142,13 @@ def _write(
     from stash.advise.recommend_sky import sky_task
     from stash.report.export import recommendations, tables
 
-    makers = {
-        out: found.to_json,
-        csv: lambda: tables.as_csv(recommendations.candidate_rows(found)),
-        sky: lambda: sky_task(found),
-        sky_times: lambda: tables.as_csv(recommendations.sky_time_rows(found)),
-    }
-    written = []
-    for path, make in makers.items():
-        if path is not None:
-            written.append(_write_text(make(), path, force=force))
+    makers: list[tuple[Path | None, Callable[[], str]]] = [
+        (out, found.to_json),
+        (csv, lambda: tables.as_csv(recommendations.candidate_rows(found))),
+        (sky, lambda: sky_task(found)),
+        (sky_times, lambda: tables.as_csv(recommendations.sky_time_rows(found))),
+    ]
+    written = [_write_text(make(), path, force=force) for path, make in makers if path is not None]
     if chart is not None:
         from stash.report.charts.files import save_picture
         from stash.report.charts.rent import rent_picture

@@ -93,14 +93,15 @@ class _Prober:
         self._run_folder = run_folder
         self._recorder = recorder
         self._per_node = gang.size // plan.nodes
+        self._checks: list[Check] = []
 
     def run(self) -> None:
         """Calibrate, then rounds until there are enough or the time is over."""
         self._say(Phase(launch=0, name="calibrating"))
-        probes, checks = self._calibrated(self._probes())
+        probes = self._calibrated(self._probes())
         machine = machine_facts(self._plan, self._gang, self._device)
-        checks = [*machine_checks(machine), *checks]
-        self._say(LinkFacts(machine=machine, checks=tuple(checks)))
+        checks = (*machine_checks(machine), *self._checks)
+        self._say(LinkFacts(machine=machine, checks=checks))
         self._say(Phase(launch=0, name="probing"))
         began, number, reason = time.perf_counter(), 0, 0
         while not reason:
@@ -199,7 +200,10 @@ class _Prober:
     def _reads(self) -> list[Probe]:
         """The first node's workers, each its own files, as much of them as all of them have."""
         folder = self._links.folder
-        if folder is None or not pagecache.can_evict():
+        if folder is None:
+            return []
+        if not pagecache.can_evict():
+            self._checks.append(_no_storage("This system cannot drop files from memory."))
             return []
         reader = None
         if self._gang.rank < self._per_node:
@@ -209,6 +213,7 @@ class _Prober:
         sizes = self._gang.gather([-1 if reader is None else reader.bytes])
         size = int(min(one[0] for one in sizes[: self._per_node]))
         if size == 0:
+            self._checks.append(_no_storage(f"{folder} has no file to read for every worker."))
             return []
         if reader is not None:
             reader.bytes = size
@@ -221,7 +226,7 @@ class _Prober:
         where = "cpu" if self._device.index is None else f"cuda:{self._device.index}"
         return torch.zeros(max(1, count // 4), device=where)
 
-    def _calibrated(self, probes: Sequence[Probe]) -> tuple[list[Probe], list[Check]]:
+    def _calibrated(self, probes: Sequence[Probe]) -> list[Probe]:
         """Connect everybody, decide repeats, leave out what takes too long."""
         kept: list[Probe] = []
         left_out: dict[str, int] = {}
@@ -239,7 +244,8 @@ class _Prober:
             else:
                 repeats = math.ceil(BLOCK_SECONDS / max(seconds, BLOCK_SECONDS / MOST_REPEATS))
                 kept.append(replace(one, repeats=repeats))
-        return kept, [_left_out(where, size) for where, size in left_out.items()]
+        self._checks += [_left_out(where, size) for where, size in left_out.items()]
+        return kept
 
 
 def _slowest(block: LinkBlock) -> float:
@@ -271,4 +277,13 @@ def _left_out(where: str, size: int) -> Check:
         message=f"Messages of {size} bytes and more take longer than "
         f"{LONGEST_MESSAGE_SECONDS:g} s and were left out.",
         next="Bandwidth comes from the smaller ones; the line says how well it fits.",
+    )
+
+
+def _no_storage(why: str) -> Check:
+    return Check(
+        name="storage",
+        status="warn",
+        message=f"Storage was not probed. {why}"[:4000],
+        next="Name a local folder with at least as many files as workers with --data, or none.",
     )

@@ -35,7 +35,9 @@ from stash.launch.supervise import (
 from stash.results import store
 from stash.results.assemble import Outcome, Recording, assemble
 from stash.results.profile import Profile
-from stash.results.recording import Check
+from stash.results.recording import Check, Phase
+
+INTERRUPTED = 3  # the exit code
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,8 @@ def measure(request: Request, listen: Listener = lambda events: None) -> Measure
     store.ensure_writable(request.out)
     prepared = prepare(request, place.nodes)
     earlier = None if request.resume is None else resume.load(request.resume, request.out)
+    if place.nodes > 1:
+        listen([Phase(launch=0, name="waiting for the other nodes")])
     with leading(place, introduce(prepared, place), request.timeout_seconds) as lead:
         measured = _measure(prepared, lead, earlier, listen)
         lead.end(measured.exit_code, _told_elsewhere(measured))
@@ -105,7 +109,9 @@ def take_part(request: Request) -> Followed:
     try:
         followed = follow(place, introduce(prepared, place), request.timeout_seconds, run)
     except KeyboardInterrupt:
-        followed = Followed(3, f"Interrupted; complete rounds are kept on node 0 ({place.host}).")
+        followed = Followed(
+            INTERRUPTED, f"Interrupted; complete rounds are kept on node 0 ({place.host})."
+        )
     finally:
         restore()
     if followed.exit_code == 0:
@@ -128,11 +134,13 @@ def _measure(prepared: Prepared, lead: Lead, earlier: Profile | None, listen: Li
         checks=(*lead.checks(), *([] if earlier is None else [resume.check_of(earlier)])),
     )
     if not recording.rounds or not recording.facts:
-        raise StashError(_nothing_measured(failure, run_folder), exit_code=3 if interrupted else 1)
+        raise StashError(
+            _nothing_measured(failure, run_folder), exit_code=INTERRUPTED if interrupted else 1
+        )
     with uninterrupted():
         made = assemble(recording, outcome)
     if request.links and failure is None and not interrupted:
-        made = _with_links(made, prepared, lead, listen)
+        made, interrupted = _with_links(made, prepared, lead, listen)
     with uninterrupted():
         path = _save(made, request.out, run_folder)
         if is_script(request):
@@ -140,18 +148,25 @@ def _measure(prepared: Prepared, lead: Lead, earlier: Profile | None, listen: Li
     failed = failure is not None or path.parent == run_folder
     if not failed:
         shutil.rmtree(run_folder, ignore_errors=True)
-    return Measured(made, path, 3 if interrupted else int(failed))
+    return Measured(made, path, INTERRUPTED if interrupted else int(failed))
 
 
-def _with_links(made: Profile, prepared: Prepared, lead: Lead, listen: Listener) -> Profile:
-    """The profile with the links that it ran over; one without them where they cannot be probed."""
+def _with_links(
+    made: Profile, prepared: Prepared, lead: Lead, listen: Listener
+) -> tuple[Profile, bool]:
+    """The profile with the links that it ran over, and whether probing them was interrupted.
+
+    Where they cannot be probed, the profile is kept without them and says so.
+    """
     plan = prepared.plan.model_copy(update={"launch": made.run.launches})
     try:
         links = beside_a_profile(lead, plan, prepared.workers, prepared.threads, listen)
     except StashError as error:
         missing = Check(name="links", status="warn", message=error.message[:4000])
-        return made.model_copy(update={"checks": (*made.checks, missing)})
-    return made.model_copy(update={"links": links})
+        kept = made.model_copy(update={"checks": (*made.checks, missing)})
+        return kept, error.exit_code == INTERRUPTED
+    interrupted = links.run.stopped_because == "interrupted"
+    return made.model_copy(update={"links": links}), interrupted
 
 
 def _save(made: Profile, folder: Path, run_folder: Path) -> Path:

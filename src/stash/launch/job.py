@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -58,23 +59,15 @@ def required(program: str, platform: str) -> str:
     return found
 
 
-def as_yaml(document: dict[str, object]) -> str:
-    """YAML in which a script stays readable: texts of several lines as blocks."""
-    return yaml.dump(document, Dumper=_Blocks, sort_keys=False, width=4096)
+def as_yaml(document: Mapping[str, object]) -> str:
+    """YAML in which a script stays readable: texts of several lines as blocks, nothing by alias."""
+    # A dumper of its own, so that everybody else's stays as it is.
+    dumper: Any = type("Dumper", (yaml.SafeDumper,), {"ignore_aliases": lambda *_: True})
+    dumper.add_representer(str, _text)
+    text: str = yaml.dump(dict(document), Dumper=dumper, sort_keys=False, width=4096)
+    return text
 
 
-class _Blocks(yaml.SafeDumper):
-    """A dumper of its own, so that everybody else's stays as it is."""
-
-    def ignore_aliases(self, data: object) -> bool:
-        """Values that occur twice are written twice."""
-        return True
-
-
-def _text(dumper: yaml.SafeDumper, value: str) -> yaml.Node:
-    return dumper.represent_scalar(
-        "tag:yaml.org,2002:str", value, style="|" if "\n" in value else None
-    )
-
-
-_Blocks.add_representer(str, _text)
+def _text(dumper: Any, value: str) -> Any:
+    style = "|" if "\n" in value else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)

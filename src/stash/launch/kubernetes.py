@@ -11,7 +11,7 @@ import json
 import shlex
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from stash.errors import StashError
@@ -71,7 +71,7 @@ def _trainer(job: Job, options: KubernetesOptions) -> dict[str, object]:
     )
 
 
-def _without_nothing(fields: dict[str, object]) -> dict[str, object]:
+def _without_nothing(fields: Mapping[str, object]) -> dict[str, object]:
     return {key: value for key, value in fields.items() if value is not None}
 
 

@@ -24,7 +24,7 @@ from stash.launch import placement
 from stash.launch.meeting import Hello
 from stash.launch.nodes import Followed, Lead, follow, leading
 from stash.launch.placement import Placement
-from stash.launch.request import check_torch, default_device, default_workers
+from stash.launch.request import check_positive, check_torch, default_device, default_workers
 from stash.launch.supervise import (
     Alarm,
     Event,
@@ -286,15 +286,14 @@ def _check(request: LinksRequest) -> None:
             "A launcher has started this process as a worker. Run `stash links` by itself, once "
             "on each node: it starts its workers."
         )
-    positive = {
-        "--nproc-per-node": request.nproc_per_node,
-        "--rounds": request.rounds,
-        "--max-minutes": request.max_minutes,
-        "--timeout": request.timeout_seconds,
-    }
-    for name, value in positive.items():
-        if value is not None and not value > 0:
-            raise UsageError(f"{name} must be above 0, not {value}.")
+    check_positive(
+        {
+            "--nproc-per-node": request.nproc_per_node,
+            "--rounds": request.rounds,
+            "--max-minutes": request.max_minutes,
+            "--timeout": request.timeout_seconds,
+        }
+    )
     if request.max_bytes < SMALLEST_BYTES:
         raise UsageError(f"--max-bytes must be {SMALLEST_BYTES} or more, not {request.max_bytes}.")
     if request.data is not None and not request.data.exists():

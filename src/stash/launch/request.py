@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
@@ -154,15 +155,20 @@ def _check_numbers(request: Request) -> None:
         "--price-usd-per-hour": request.price_usd_per_hour,
         "--max-rounds": request.max_rounds,
     }
-    for name, value in positive.items():
-        if value is not None and not (math.isfinite(value) and value > 0):
-            raise UsageError(f"{name} must be above 0, not {value}.")
+    check_positive(positive)
     if request.num_workers is not None and request.num_workers < 0:
         raise UsageError(f"--num-workers must be 0 or more, not {request.num_workers}.")
     if request.dtype not in (None, "fp32", "amp", "bf16"):
         raise UsageError(f"--dtype is fp32, amp or bf16, not {request.dtype!r}.")
     if request.max_usd is not None and request.price_usd_per_hour is None:
         raise UsageError("--max-usd needs a price: add --price-usd-per-hour.")
+
+
+def check_positive(options: Mapping[str, float | None]) -> None:
+    """Refuse what is given and not above zero, by the option's name."""
+    for name, value in options.items():
+        if value is not None and not (math.isfinite(value) and value > 0):
+            raise UsageError(f"{name} must be above 0, not {value}.")
 
 
 def check_torch() -> None:

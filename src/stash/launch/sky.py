@@ -36,6 +36,12 @@ def task(job: Job, options: SkyOptions) -> str:
     command = job.command(
         ["python3", "-m", "stash"], _FIRST_ADDRESS, '"$SKYPILOT_NODE_RANK"', ["--json"]
     )
+    run = f"set -o pipefail\n{command} | python3 -m stash.launch.carry\n"
+    return task_of(job.name, job.nodes, options, run)
+
+
+def task_of(name: str, nodes: int, options: SkyOptions, run: str) -> str:
+    """Any commands on rented nodes, as YAML."""
     resources = {
         "infra": options.infra,
         "instance_type": options.instance,
@@ -43,12 +49,12 @@ def task(job: Job, options: SkyOptions) -> str:
         "use_spot": options.spot or None,
     }
     document = {
-        "name": job.name,
-        "num_nodes": job.nodes,
+        "name": name,
+        "num_nodes": nodes,
         "resources": {key: value for key, value in resources.items() if value is not None} or None,
         "workdir": None if options.workdir is None else str(options.workdir.absolute()),
         "setup": "\n".join(options.setup) or None,
-        "run": f"set -o pipefail\n{command} | python3 -m stash.launch.carry\n",
+        "run": run,
     }
     return as_yaml({key: value for key, value in document.items() if value is not None})
 

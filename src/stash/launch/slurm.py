@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,7 +34,7 @@ class SlurmOptions:
     gpus_per_node: int | None = None
     directives: tuple[str, ...] = ()  # further options of sbatch, such as qos=high
     setup: tuple[str, ...] = ()  # lines of shell before the command, such as module load
-    python: str = sys.executable
+    python: str
 
 
 def script(job: Job, options: SlurmOptions) -> str:
@@ -49,8 +48,9 @@ def script(job: Job, options: SlurmOptions) -> str:
     text = "\n".join(lines) + "\n"
     if job.nodes > 1:
         text += _ENDPOINT
-    # One task a node: it starts the node's workers itself. `exec`, so that signals reach it.
-    text += f"srun --kill-on-bad-exit=1 bash -c {shlex.quote('exec ' + command)}\n"
+    # One task a node: it starts the node's workers itself. `exec`, so that signals reach it. A node
+    # that fails is no reason for Slurm to kill the first one, which is about to keep the rounds.
+    text += f"srun --kill-on-bad-exit=0 bash -c {shlex.quote('exec ' + command)}\n"
     return text
 
 

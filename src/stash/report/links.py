@@ -89,7 +89,7 @@ def _parts(links: Links, charset: Charset) -> Iterable[RenderableType]:
 
 def _what_was_probed(links: Links, charset: Charset) -> Iterable[Text]:
     machine = links.machine
-    workers = f"{machine.workers} workers x {machine.device}"
+    workers = f"{machine.workers} worker{'' if machine.workers == 1 else 's'} x {machine.device}"
     device = charset.safe(machine.devices[0], limit=60) if machine.devices else "unknown"
     nodes = f" on {machine.nodes} nodes" if machine.nodes > 1 else ""
     host, torch = charset.safe(machine.host, limit=60), charset.safe(machine.torch, limit=30)

@@ -18,6 +18,7 @@ from stash.report.figures import (
     written,
 )
 from stash.report.terminal import MAX_WIDTH
+from stash.results.document import Interval
 
 MAX_ROWS, MAX_TIES = 12, 3
 
@@ -95,29 +96,31 @@ def tie_words(found: Recommendation) -> str:
     return f"Tied: what is known cannot tell it from {listed}."
 
 
-def _front_table(found: Recommendation, charset: Charset) -> Table:
+def _front_table(found: Recommendation, charset: Charset) -> RenderableType:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     paid = "$" if found.question.currency == "usd" else "device-hours"
-    for heading in ("", "cheapest to fastest", "hours", paid, "waits for", "from"):
+    origins = {one.provenance.value for one in found.pareto}
+    headings = ["", "cheapest to fastest", "hours", paid, "waits for"]
+    for heading in [*headings, "from"] if len(origins) > 1 else headings:
         table.add_column(heading, overflow="fold")
     shown = _thinned(found)
     for position in shown:
         one = found.candidates[position]
         stall = one.largest_stall
-        cells = (
+        cells = [
             ">" if position == found.chosen else "",
             one.name,
-            _range(one.hours.estimate, figure(one.hours).range),
-            _range(one.cost(found.question.currency).estimate, _cost_range(found, one)),
+            _compared(one.hours),
+            _compared(one.cost(found.question.currency)),
             "-" if stall is None else f"{stall} {_share(one, stall)}",
             one.provenance.value,
-        )
-        table.add_row(*(Text(charset.safe(cell)) for cell in cells))
+        ]
+        table.add_row(*(Text(charset.safe(cell)) for cell in cells[: len(table.columns)]))
     hidden = len(found.front) - len(shown)
-    if hidden:
-        table.caption = f"{hidden} more of the front are in --json and --csv."
-        table.caption_justify = "left"
-    return table
+    below = [f"All {origins.pop()}."] if len(origins) == 1 else []
+    below += ["Rows share most of their error: digits are for comparing them, ranges for each."]
+    below += [f"{hidden} more of the front are in --json and --csv."] if hidden else []
+    return Group(table, Text(" ".join(below), style="dim"))
 
 
 def _thinned(found: Recommendation) -> list[int]:
@@ -160,12 +163,9 @@ def _cost(found: Recommendation, one: Candidate) -> str:
     return written(one.cost("usd"), "$")
 
 
-def _cost_range(found: Recommendation, one: Candidate) -> str:
-    return figure(one.cost(found.question.currency)).range
-
-
-def _range(estimate: float, bounds: str) -> str:
-    return f"{estimate:.3g} ({bounds})"
+def _compared(value: Interval) -> str:
+    number = f"{value.estimate:,.0f}" if value.estimate >= 1000 else f"{value.estimate:.3g}"
+    return f"{number} ({figure(value).range})"
 
 
 def _share(one: Candidate, part: str) -> str:

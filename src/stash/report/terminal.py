@@ -13,6 +13,7 @@ from stash.report import bars, facts, words
 from stash.report.advice import advise
 from stash.report.characters import Charset
 from stash.report.figures import figure, written
+from stash.report.links import link_lines
 from stash.results.profile import Profile, Provenance, StallResult
 
 #: Longer lines are harder to read than to scroll.
@@ -125,7 +126,7 @@ class _Page:
         notes.add_column(overflow="fold")
         for label, lines in (
             ("Steps", self._step_lines()),
-            ("Links", _as_text(facts.link_lines(self._profile, self._sentence))),
+            ("Links", self._link_lines()),
             ("Rates", _as_text(facts.rate_lines(self._profile.rates))),
             ("Epochs", _as_text(facts.epoch_lines(self._profile))),
             ("Advice", self._advice_lines()),
@@ -135,6 +136,12 @@ class _Page:
             if lines:
                 notes.add_row(Text(label), Group(*lines))
         return notes
+
+    def _link_lines(self) -> list[Text]:
+        """What a prediction takes them to be, or what was measured beside the profile."""
+        measured = self._profile.links
+        known = [] if measured is None else link_lines(measured)
+        return _as_text([*facts.link_lines(self._profile, self._sentence), *known])
 
     def _advice_lines(self) -> list[Text]:
         lines = []

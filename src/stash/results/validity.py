@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from stash.results import statistics
 from stash.results.estimates import Times
 from stash.results.pace import OWN_PACE, Worker, Workers, workers_of
 from stash.results.recording import Block, Check, MachineFacts, Round
@@ -16,6 +17,8 @@ COLD_PROVEN = (0.9, 1.5)  # bytes read from storage over bytes that had to be re
 WARM_PROVEN = 0.1
 #: An epoch on several nodes that is known less well than this is told of.
 PUT_TOGETHER_FRACTION = 0.03
+#: A network that changes by less than this part of an iteration, or in fewer rounds, is steady.
+STEADY_FRACTION, STEADY_ROUNDS = 0.05, 10
 
 
 def checks_of(rounds: Sequence[Round], machine: MachineFacts) -> list[Check]:
@@ -28,6 +31,7 @@ def checks_of(rounds: Sequence[Round], machine: MachineFacts) -> list[Check]:
     if machine.nodes > 1:
         checks += _pace(blocks, machine)
         checks += _put_together(rounds)
+        checks += _steady(rounds)
     return checks
 
 
@@ -129,6 +133,35 @@ def _put_together(rounds: Sequence[Round]) -> list[Check]:
     )
     level = most - least <= PUT_TOGETHER_FRACTION * most
     return [Check(name="epochs", status="pass" if level else "warn", message=message)]
+
+
+def _steady(rounds: Sequence[Round]) -> list[Check]:
+    """Whether exchange across nodes took as long in the second half of the run as in the first."""
+    times = Times.of(rounds)
+    across = next((step for step in ("scaleout", "cluster") if step in times.steps), None)
+    if across is None or "node" not in times.steps or len(rounds) < STEADY_ROUNDS:
+        return []
+    extra = [one for launch in times.combine(((+1, across), (-1, "node"))) for one in launch]
+    half = len(extra) // 2
+    before, after = (statistics.estimate([part]) for part in (extra[:half], extra[half:]))
+    assert before.low is not None and before.high is not None
+    assert after.low is not None and after.high is not None
+    apart = before.high < after.low or after.high < before.low
+    change = abs(after.value - before.value) / times.iteration_seconds
+    message = (
+        f"Crossing nodes took {1e3 * before.value:.3g} ms of an iteration in the first half of "
+        f"the run, {1e3 * after.value:.3g} ms in the second."
+    )
+    if not apart or change < STEADY_FRACTION:
+        return [Check(name="steady network", status="pass", message=message)]
+    return [
+        Check(
+            name="steady network",
+            status="warn",
+            message=message,
+            next="Look whether a link changed or was shared; the stalls are means over both.",
+        )
+    ]
 
 
 def _page_cache(blocks: Sequence[Block]) -> list[Check]:

@@ -41,7 +41,7 @@ def sky_time_rows(found: Recommendation) -> Iterator[Row]:
     for one in found.candidates:
         if one.cloud in SKY_CLOUDS:
             yield {
-                "cloud": SKY_CLOUDS[one.cloud],
+                "cloud": one.cloud,
                 "instance_type": one.machine.split("+")[0],
                 "accelerators": f"{one.gpu}:{one.gpus_per_node}",
                 "num_nodes": one.nodes,

@@ -1,0 +1,245 @@
+"""Generated jobs: what a shell and the platforms' own schemas make of them, whatever is named."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from links import links_of
+from profiles import HAND_WORKED, noisy, profile_of
+from stash.cli.main import main
+from stash.errors import StashError
+from stash.launch import carry, kubernetes, sky, slurm
+from stash.launch.job import Job
+
+#: Names that a shell, YAML or a batch system would trip over, were they not quoted.
+NASTY = ("it's", "$HOME", "a b", "--lr=`id`", "x: y", "#no", "&", "'; echo pwned; '")
+JOB = Job(
+    workload="my train.py",
+    options=("my train.py", "--max-minutes", "2"),
+    script_arguments=NASTY,
+    nodes=2,
+    workers_per_node=4,
+)
+Captured = pytest.CaptureFixture[str]
+
+
+def words_seen(script: str, folder: Path, variables: dict[str, str]) -> list[str]:
+    """Run a shell script whose Python only tells its words; those of `stash profile`."""
+    for name in ("python3", "srun", "scontrol"):
+        (folder / name).write_text(STAND_INS[name].format(python=sys.executable))
+        (folder / name).chmod(0o755)
+    done = subprocess.run(
+        ["bash", "-c", script],
+        env={**os.environ, **variables, "PATH": f"{folder}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    found: list[str] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+#: Python tells the words that it was given, or passes on what comes in; srun runs one task.
+STAND_INS = {
+    "python3": """#!{python}
+import json, sys
+told = sys.stdin.read() if "stash.launch.carry" in sys.argv else json.dumps(sys.argv[1:])
+sys.stdout.write(told)
+""",
+    "srun": '#!/bin/sh\nshift\nexec "$@"\n',
+    "scontrol": '#!/bin/sh\n[ "$2" = node ] && echo "   NodeAddr=10.0.0.7 Port=1" || echo n7\n',
+}
+
+EXPECTED = ["-m", "stash", "profile", "my train.py", "--max-minutes", "2"]
+PLACED = ["--nnodes", "2", "--node-rank", "1", "--rdzv-endpoint"]
+
+
+def test_a_sky_task_runs_the_very_words_on_every_node(tmp_path: Path) -> None:
+    options = sky.SkyOptions(infra="aws/us-east-1", accelerators="V100:8", setup=("true", "echo x"))
+    task = yaml.safe_load(sky.task(JOB, options))
+    assert task["num_nodes"] == 2 and task["setup"] == "true\necho x"
+    assert task["resources"] == {"infra": "aws/us-east-1", "accelerators": "V100:8"}
+    variables = {"SKYPILOT_NODE_IPS": "10.0.0.7\n10.0.0.8", "SKYPILOT_NODE_RANK": "1"}
+    seen = words_seen(task["run"], tmp_path, variables)
+    assert seen == [*EXPECTED, "--json", *PLACED, "10.0.0.7:29400", "--", *NASTY]
+
+
+def test_a_trainjob_runs_the_very_words_on_every_node(tmp_path: Path) -> None:
+    job = yaml.safe_load(kubernetes.manifest(JOB, kubernetes.KubernetesOptions(gpus_per_node=4)))
+    trainer = job["spec"]["trainer"]
+    assert (trainer["numNodes"], trainer["numProcPerNode"]) == (2, 4)
+    assert trainer["resourcesPerNode"]["limits"] == {"nvidia.com/gpu": "4"}
+    bash, dash_c, script = trainer["command"]
+    assert (bash, dash_c) == ("bash", "-c")
+    told = {"PET_NODE_RANK": "1", "PET_MASTER_ADDR": "first.svc", "PET_MASTER_PORT": "29500"}
+    seen = words_seen(script, tmp_path, told)
+    assert seen == [*EXPECTED, "--json", *PLACED, "first.svc:29500", "--", *NASTY]
+
+
+def test_an_sbatch_script_runs_the_very_words_on_every_node(tmp_path: Path) -> None:
+    options = slurm.SlurmOptions(out=tmp_path / "o ut", python="python3", setup=("true",))
+    told = {"SLURM_JOB_NODELIST": "n[7-8]", "SLURM_JOB_ID": "20003", "SLURM_NODEID": "1"}
+    seen = words_seen(slurm.script(JOB, options), tmp_path, told)
+    out = ["--out", str(tmp_path / "o ut")]
+    assert seen == [*EXPECTED, *out, *PLACED, "10.0.0.7:20003", "--", *NASTY]
+
+
+def test_one_node_needs_no_meeting_point() -> None:
+    alone = Job(workload="resnet18", options=("resnet18",))
+    for text in (
+        sky.task(alone, sky.SkyOptions()),
+        kubernetes.manifest(alone, kubernetes.KubernetesOptions()),
+        slurm.script(alone, slurm.SlurmOptions(out=Path("out"), python="python3")),
+    ):
+        assert "rdzv" not in text and "stash profile resnet18" in text
+
+
+def test_an_sbatch_line_takes_no_quotes_and_no_second_line(tmp_path: Path) -> None:
+    for name in ('a"b', "a\n#SBATCH --uid=0", "a\\b"):
+        with pytest.raises(StashError, match="cannot stand in an #SBATCH line"):
+            slurm.script(JOB, slurm.SlurmOptions(out=tmp_path, python="p", partition=name))
+    more = ("--qos=high", "exclusive")
+    options = slurm.SlurmOptions(out=Path("/a b/100%"), python="p", directives=more)
+    text = slurm.script(JOB, options)
+    assert '#SBATCH --output="/a b/100%%/slurm-%j.log"' in text
+    assert "#SBATCH --qos=high\n" in text and "#SBATCH --exclusive\n" in text
+
+
+@pytest.mark.parametrize("workload", ["resnet18", "Train_2.py", "/a/ü.py:f", "..", "x" * 200])
+def test_every_workload_gives_a_name_that_all_platforms_allow(workload: str) -> None:
+    name = Job(workload=workload, options=(workload,)).name
+    assert name.startswith("stash-") and len(name) <= 63 and not name.endswith("-")
+    assert all(c.isascii() and (c.isalnum() or c == "-") and c == c.lower() for c in name)
+
+
+def test_the_manifest_follows_the_published_schema_of_kubeflow_trainer() -> None:
+    models = pytest.importorskip(
+        "kubeflow_trainer_api.models", reason="pip install '.[dev]' has Trainer's schema"
+    )
+    options = kubernetes.KubernetesOptions(
+        image="i:1", namespace="team", gpus_per_node=4, cpus_per_node="8", memory_per_node="32Gi"
+    )
+    document = yaml.safe_load(kubernetes.manifest(JOB, options))
+    job = models.TrainerV1alpha1TrainJob.from_dict(document)
+    assert job.spec.trainer.num_nodes == 2 and job.spec.runtime_ref.name == "torch-distributed"
+    # The schema's classes drop what they do not know: nothing of ours may be missing.
+    assert _plain(job.to_dict()) == document
+    document["spec"]["trainer"]["numNodes"] = "two"
+    with pytest.raises(ValueError, match="numNodes"):
+        models.TrainerV1alpha1TrainJob.from_dict(document)
+
+
+def _plain(value: Any) -> Any:
+    return json.loads(json.dumps(value, default=lambda one: one.to_dict()))
+
+
+PARSE = """
+import sys
+import sky
+task = sky.Task.from_yaml(sys.argv[1])
+print(task.num_nodes, task.name, sorted(r.accelerators["V100"] for r in task.resources))
+"""
+
+
+def test_skypilots_own_parser_takes_the_task(tmp_path: Path) -> None:
+    python = os.environ.get("STASH_SKYPILOT_PYTHON", sys.executable)
+    if subprocess.run([python, "-c", "import sky"], capture_output=True).returncode:
+        pytest.skip("SkyPilot is not here: STASH_SKYPILOT_PYTHON names a Python that has it")
+    path = tmp_path / "task.yaml"
+    options = sky.SkyOptions(accelerators="V100:8", spot=True, setup=("echo a", "echo b"))
+    path.write_text(sky.task(JOB, options))
+    done = subprocess.run([python, "-c", PARSE, path], capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1:] == ["2 stash-my-train [8]"], done.stderr
+
+
+def test_a_profile_comes_back_through_a_log_with_prefixes_and_other_lines_in_between() -> None:
+    profile = profile_of(noisy(HAND_WORKED, rounds=60))
+    lines = carry.pack(profile.to_json())
+    assert len(lines) > 3 and all(len(line) < 5000 for line in lines)
+    noise = [f"(head, rank=0, pid=7) {line}\n(worker1, rank=1, pid=8) chatter" for line in lines]
+    assert carry.unpack("\n".join(["started", *noise, "Job finished."])) == profile
+
+
+def test_a_job_that_was_started_anew_tells_its_last_profile() -> None:
+    first, second = profile_of(), profile_of().model_copy(update={"id": "0ther"})
+    cut = carry.pack(first.to_json())[:-1]
+    log = "\n".join([*cut, *carry.pack(second.to_json())])
+    assert carry.unpack(log) == second
+
+
+def test_a_log_without_a_whole_profile_says_what_is_wrong() -> None:
+    lines = carry.pack(profile_of().to_json())
+    with pytest.raises(StashError, match="no profile in this log"):
+        carry.unpack("Traceback ...")
+    with pytest.raises(StashError, match=r"holds \d+ of \d+ parts"):
+        carry.unpack("\n".join(lines[:-1]))
+    with pytest.raises(StashError, match="damaged"):
+        carry.unpack("\n".join([lines[0].replace("/", "/", 1)[:-40] + "A" * 40, *lines[1:]]))
+
+
+def test_a_log_cannot_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(carry, "MAX_FILE_BYTES", 10_000)
+    with pytest.raises(StashError, match="larger than any profile"):
+        carry.unpack("\n".join(carry.pack("0" * 1_000_000)))
+
+
+def test_the_carrier_passes_on_what_is_no_profile() -> None:
+    command = [sys.executable, "-m", "stash.launch.carry"]
+    for told in ('{"error": "no"}', links_of().to_json()):
+        done = subprocess.run(command, input=told, capture_output=True, text=True, check=True)
+        assert done.stdout == told
+    document = profile_of().to_json()
+    done = subprocess.run(command, input=document, capture_output=True, text=True, check=True)
+    assert carry.unpack(done.stdout).to_json() == document
+
+
+def test_fetch_keeps_the_profile_of_a_log(tmp_path: Path, capsys: Captured) -> None:
+    log = tmp_path / "job.log"
+    log.write_text("\n".join(carry.pack(profile_of().to_json())))
+    assert main(["launch", "fetch", str(log), "--out", str(tmp_path / "kept")]) == 0
+    assert "Profile written to" in capsys.readouterr().out
+    assert len(list((tmp_path / "kept").glob("*.json"))) == 1
+    assert main(["launch", "fetch", str(tmp_path / "none")]) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("launch slurm resnet18 --bogus 3", "No such option: --bogus"),
+        ("launch sky resnet18 --batch-size", "--batch-size"),
+        ("launch kubernetes resnet18 --node-rank 1", "a job decides that"),
+        ("launch slurm resnet18 --nnodes 0", "--nnodes must be 1 or more"),
+        ("launch slurm", "WORKLOAD"),
+    ],
+)
+def test_wrong_words_are_refused_before_anything_is_submitted(
+    words: str, message: str, capsys: Captured
+) -> None:
+    assert main(words.split()) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_words_of_the_script_stay_behind_the_dashes(capsys: Captured) -> None:
+    assert main(["launch", "slurm", "t.py", "--json", "--max-minutes", "3", "--", "--json"]) == 0
+    job = json.loads(capsys.readouterr().out)["job"]
+    assert "profile t.py --max-minutes 3 --out" in job and "-- --json" in job
+
+
+@pytest.mark.parametrize(
+    ("platform", "program"), [("slurm", "sbatch"), ("sky", "sky"), ("kubernetes", "kubectl")]
+)
+def test_a_platform_that_is_not_here_is_named(
+    platform: str, program: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert main(["launch", platform, "resnet18", "--submit"]) == 2
+    assert f"no `{program}` here, so nothing was submitted" in capsys.readouterr().err
