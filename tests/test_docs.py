@@ -83,7 +83,8 @@ def inline_commands() -> list[str]:
 
 def parse(command: str) -> None:
     """Raises where the command, an option or a value is not known; runs nothing."""
-    _, *arguments = shlex.split(command)
+    told = command.replace(" ... ", " resnet18 ")
+    _, *arguments = shlex.split(re.sub(r"(--[a-z-]+) [A-Z]\b(?!:)", r"\1 1", told))
     found = typer.main.get_command(app)
     while isinstance(found, TyperGroup):
         name, *arguments = arguments

@@ -120,9 +120,9 @@ def test_the_command_reads_what_recommend_wrote(
     assert main(["report", "--advice", "advice.json", "--figures", "charts", "-o", "r.html"]) == 0
     assert "What to rent" in Path("r.html").read_text()
     assert {path.name for path in Path("charts").iterdir()} == {
-        "front.svg",
-        "front.png",
-        "front.pdf",
+        "rent.svg",
+        "rent.png",
+        "rent.pdf",
     }
     capsys.readouterr()
     Path("other.json").write_text(json.dumps({"schema": "stash.profile/1"}))

@@ -6,11 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import fmean
 
-from scipy.special import stdtrit
-
 from stash.results import statistics
 from stash.results.document import Interval
 from stash.results.recording import Block
+from stash.results.student import quantile
 
 #: A worker that is slower by less than this part of an iteration holds nobody up.
 WORTH_FRACTION = 0.01
@@ -72,7 +71,7 @@ def _worker(
     lag = statistics.estimate([lags])
     bound = lag.value
     if lag.standard_error is not None:
-        sure = float(stdtrit(lag.degrees_of_freedom, 1 - 0.025 / workers))
+        sure = quantile(1 - 0.025 / workers, lag.degrees_of_freedom)
         bound = lag.value - sure * lag.standard_error
     own = statistics.estimate([times])
     return Worker(

@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
-from scipy.special import stdtrit
+
+from stash.results.student import quantile
 
 Launches = Sequence[Sequence[float]]
 
@@ -62,16 +62,11 @@ class Estimate:
         """The smallest true value that this run would have called significant with 80 % power."""
         if self.standard_error is None:
             return None
-        power_quantile = _quantile(POWER, self.degrees_of_freedom)
+        power_quantile = quantile(POWER, self.degrees_of_freedom)
         return (self._t(CONFIDENCE) + power_quantile) * self.standard_error
 
     def _t(self, confidence: float) -> float:
-        return _quantile((1 + confidence) / 2, self.degrees_of_freedom)
-
-
-@lru_cache(maxsize=4096)
-def _quantile(probability: float, degrees_of_freedom: int) -> float:
-    return float(stdtrit(degrees_of_freedom, probability))
+        return quantile((1 + confidence) / 2, self.degrees_of_freedom)
 
 
 def estimate(launches: Launches, *, iteration_seconds: float | None = None) -> Estimate:
@@ -134,7 +129,7 @@ def prediction_half_width(
     within = squares / freedom if freedom else 0.0
     between = float(np.var([np.mean(rounds) for rounds in arrays], ddof=1)) if arrays[1:] else 0.0
     variance = center.standard_error**2 + between + within * iterations_per_block / iterations
-    return _quantile((1 + CONFIDENCE) / 2, center.degrees_of_freedom) * math.sqrt(variance)
+    return quantile((1 + CONFIDENCE) / 2, center.degrees_of_freedom) * math.sqrt(variance)
 
 
 def trimmed_mean(values: Sequence[float] | np.ndarray) -> float:

@@ -78,7 +78,7 @@ def around(
     known = [value for value in values if value is not None and math.isfinite(value)]
     known += [0.0] if zero or not known else []
     low, high = min(known), max(known)
-    step = round_step(high - low, count)
+    step = round_step(high - low, 4 * count)  # finer than ticks: little room stays empty
     if step is None:
         room = abs(high) / 10 or 1.0
         return Scale(low if zero else low - room, high + room, start, end)

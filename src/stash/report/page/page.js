@@ -111,4 +111,6 @@ function explore(part) {
   for (const slider of sliders) slider.addEventListener("input", update);
   update();
 }
-for (const part of document.querySelectorAll("section.rent:has(.sliders)")) explore(part);
+for (const sliders of document.querySelectorAll("section.rent .sliders")) {
+  explore(sliders.closest("section"));
+}
