@@ -93,10 +93,8 @@ def p3_order() -> Advice:
     )
     agrees = len(single) == len(models) and not on_front
     verdict = "agrees" if agrees else f"p3.2xlarge is cheapest for {len(single)} of {len(models)}"
-    if not agrees:
-        verdict += "; two of them or more pay where set-up and the wait itself cost nothing"
     if on_front:
-        verdict += f"; p3dn is worth it for {', '.join(on_front)}: two of them have the network"
+        verdict += f"; p3dn.24xlarge is a choice for {', '.join(on_front)}"
     return Advice(
         "V-B.3", "p3.2xlarge is the most cost-effective; p3dn.24xlarge only for its memory",
         ours, verdict,
