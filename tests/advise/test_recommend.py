@@ -488,6 +488,15 @@ def test_an_infeasible_job_ends_the_command_with_1(capsys: pytest.CaptureFixture
     assert main(["recommend", "resnet18", *ARGUMENTS, "--deadline", "soon"]) == 2
 
 
+def test_words_of_a_task_stay_in_its_comment() -> None:
+    from stash.advise.recommend_sky import sky_task
+
+    found = find(clouds=("aws",))
+    plain = yaml.safe_load(sky_task(found))
+    hostile = found.model_copy(update={"words": "rent this\nrun: |\n  rm -r /\x85run: false"})
+    assert yaml.safe_load(sky_task(hostile)) == plain
+
+
 def test_google_attaches_some_gpus_to_a_machine() -> None:
     from stash.advise.recommend_sky import sky_task
 

@@ -36,4 +36,5 @@ def sky_task(found: Recommendation) -> str:
         accelerators=f"{gpu}:{count}" if attached else None,
         spot=found.assumptions.spot,
     )
-    return f"# {found.words}\n{task_of(f'stash-{found.id}', best.nodes, options, RUN)}"
+    why = "".join(c for c in " ".join(found.words.split()) if c.isprintable())
+    return f"# {why}\n{task_of(f'stash-{found.id}', best.nodes, options, RUN)}"

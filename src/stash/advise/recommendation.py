@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from stash.errors import StashError
 from stash.results.document import (
@@ -20,11 +19,13 @@ from stash.results.document import (
     Seconds,
     Signed,
     Text,
+    parse_object,
+    read_file,
+    validated,
 )
 from stash.results.profile import Provenance
 
 SCHEMA = "stash.recommendation/1"
-MAX_FILE_BYTES = 64 * 2**20
 
 Objective = Literal["cheapest", "fastest", "knee"]
 Currency = Literal["usd", "device-hours"]
@@ -169,25 +170,11 @@ class Recommendation(Model):
         """From the cheapest to the fastest."""
         return tuple(self.candidates[position] for position in self.front)
 
-    def to_json(self) -> str:
-        """The document as text, the same wherever it is shown."""
-        return self.model_dump_json(by_alias=True, indent=1)
-
     @classmethod
     def load(cls, path: Path) -> Recommendation:
         """Read a document from a file."""
-        try:
-            if path.stat().st_size > MAX_FILE_BYTES:
-                raise StashError(f"{path} is larger than any recommendation.")
-            text = path.read_text("utf-8")
-            found = json.loads(text).get("schema")
-        except (OSError, ValueError, AttributeError, RecursionError) as error:
-            raise StashError(f"Cannot read {path} as a recommendation: {error}.") from None
+        text = read_file(path)
+        found = str(parse_object(text, str(path)).get("schema"))
         if found != SCHEMA:
-            raise StashError(f"{path}: field 'schema' is {str(found)[:80]!r}, expected {SCHEMA!r}.")
-        try:
-            return cls.model_validate_json(text)
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            field = ".".join(str(part) for part in first["loc"])
-            raise StashError(f"{path}: field '{field}': {first['msg']}.") from None
+            raise StashError(f"{path}: field 'schema' is {found[:80]!r}, expected {SCHEMA!r}.")
+        return validated(cls, text, str(path))

@@ -37,7 +37,7 @@ def _console(stream: TextIO) -> Console:
 
 def print_document(document: Model) -> None:
     """A document as JSON, the same text as in its file wherever the stream can carry it."""
-    text = document.model_dump_json(by_alias=True, indent=1)
+    text = document.to_json()
     if not _is_utf8(sys.stdout):
         text = json.dumps(json.loads(text), indent=1)
     print(text)

@@ -19,6 +19,10 @@ class Model(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
+    def to_json(self) -> str:
+        """The document as text, the same wherever it is shown."""
+        return self.model_dump_json(by_alias=True, indent=1)
+
 
 #: Bounds keep a damaged or hostile file from reaching arithmetic or a terminal.
 Text = Annotated[str, Field(max_length=4096)]

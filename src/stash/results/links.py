@@ -103,10 +103,6 @@ class Links(Model):
     topology: tuple[Pair, ...]
     checks: tuple[Check, ...]
 
-    def to_json(self) -> str:
-        """The document as text, the same wherever it is shown."""
-        return self.model_dump_json(by_alias=True, indent=1)
-
     @classmethod
     def load(cls, path: Path) -> Links:
         """Read a document from a file."""

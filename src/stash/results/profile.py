@@ -200,10 +200,6 @@ class Profile(Model):
             for (launch, number), found in sorted(blocks.items())
         ]
 
-    def to_json(self) -> str:
-        """The document as text, the same wherever it is shown."""
-        return self.model_dump_json(by_alias=True, indent=1)
-
     @classmethod
     def from_json(cls, text: str | bytes, *, source: str = "profile") -> Profile:
         """Read a document of any known version; errors name the field."""
