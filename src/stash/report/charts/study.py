@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from stash.report.charts.depths import depths_picture
-from stash.report.charts.grouped import Bar, Panel, grouped, rows_of
-from stash.report.charts.picture import Picture
+from stash.report.charts.files import save_picture
+from stash.report.charts.grouped import Bar, Figure, Panel, grouped
 from stash.report.figures import derived, written
 from stash.results.document import Interval
 from stash.results.profile import Provenance
@@ -43,10 +43,10 @@ IMAGES = {"small": ("small",), "large": ("large",), "other": ("other",)}
 MEMORY_MODELS = ("shufflenet_v2_x0_5", "resnet18")
 
 
-def pictures_of_study(study: Study) -> list[Picture]:
+def pictures_of_study(study: Study) -> list[Figure]:
     """Every figure for which a study has the numbers."""
     if study.kind == "micro":
-        found: list[Picture | None] = [depths_picture(study, *_name("depths"))]
+        found: list[Figure | None] = [depths_picture(study, *_name("depths"))]
         return [one for one in found if one is not None]
     done = averaged(study)
     families = list(dict.fromkeys(machine.family for machine in study.machines))
@@ -64,7 +64,7 @@ def pictures_of_study(study: Study) -> list[Picture]:
 
 def save_study_figures(study: Study, folder: Path) -> list[Path]:
     """Every figure in every format."""
-    return [path for picture in pictures_of_study(study) for path in picture.save(folder)]
+    return [path for picture in pictures_of_study(study) for path in save_picture(picture, folder)]
 
 
 def _name(*what: str) -> tuple[str, str]:
@@ -78,7 +78,7 @@ def _name(*what: str) -> tuple[str, str]:
 
 def _interconnect(
     study: Study, done: Sequence[Done], families: Sequence[str], group: str
-) -> Picture | None:
+) -> Figure | None:
     panels, bars = [], []
     for family in families:
         own = [
@@ -96,7 +96,7 @@ def _interconnect(
     return _picture(_name("interconnect", group), title, bars, panels, "%")
 
 
-def _data(study: Study, done: Sequence[Done], family: str, group: str) -> Picture | None:
+def _data(study: Study, done: Sequence[Done], family: str, group: str) -> Figure | None:
     panels, bars = [], []
     for stall, words in (("prep", "CPU stall %"), ("fetch", "Disk stall %")):
         for size, chosen in _two_batches(_of(study, done, family, IMAGES[group])):
@@ -108,13 +108,13 @@ def _data(study: Study, done: Sequence[Done], family: str, group: str) -> Pictur
     return _picture(_name("data", family, group), title, bars, panels, "%")
 
 
-def _epoch(study: Study, done: Sequence[Done], family: str, group: str) -> Picture | None:
+def _epoch(study: Study, done: Sequence[Done], family: str, group: str) -> Figure | None:
     chosen = _of(study, done, family, GROUPS[group])
     title = f"Time and cost of an epoch, {family}, {group} models"
     return _time_and_cost(study, chosen, _name("epoch", family, group), title)
 
 
-def _families(study: Study, done: Sequence[Done], families: Sequence[str]) -> Picture | None:
+def _families(study: Study, done: Sequence[Done], families: Sequence[str]) -> Figure | None:
     """GPU families against each other, on the models that are studied on all of them."""
     if len(families) < 2:
         return None
@@ -130,7 +130,7 @@ def _families(study: Study, done: Sequence[Done], families: Sequence[str]) -> Pi
 
 def _time_and_cost(
     study: Study, chosen: Sequence[Done], name: tuple[str, str], title: str
-) -> Picture | None:
+) -> Figure | None:
     quantities: tuple[tuple[str, str, Value], ...] = (
         ("Training time", "Training time (sec)", lambda one: one.epoch_seconds),
         ("Training cost", "Training cost ($)", lambda one: one.epoch_usd),
@@ -145,7 +145,7 @@ def _time_and_cost(
     return _picture(name, title, bars, panels, "s and $")
 
 
-def _network(study: Study, done: Sequence[Done]) -> Picture | None:
+def _network(study: Study, done: Sequence[Done]) -> Figure | None:
     own = [one for one in done if "network" in one[1].stalls]
     panels, bars = [], []
     for size, chosen in _two_batches(own):
@@ -155,7 +155,7 @@ def _network(study: Study, done: Sequence[Done]) -> Picture | None:
     return _picture(_name("network"), "Network stall", bars, panels, "%")
 
 
-def _bandwidth(study: Study, family: str) -> Picture | None:
+def _bandwidth(study: Study, family: str) -> Figure | None:
     panel = Panel("All GPUs at once", "Bandwidth per GPU (GB/s)")
     bars = [
         Bar(panel.name, one.name, family, derived(one.bytes_per_second_per_gpu / 1e9), provenance)
@@ -168,7 +168,7 @@ def _bandwidth(study: Study, family: str) -> Picture | None:
     return _picture(_name("bandwidth", family), title, bars, [panel], "GB/s", "machine")
 
 
-def _memory(study: Study, done: Sequence[Done]) -> Picture | None:
+def _memory(study: Study, done: Sequence[Done]) -> Figure | None:
     """One machine a kind of GPU: how many of them there are makes no difference."""
     smallest: dict[str, StudiedMachine] = {}
     for cell, numbers in done:
@@ -202,18 +202,18 @@ def _picture(
     panels: Sequence[Panel],
     unit: str,
     across: str = "model (batch per GPU)",
-) -> Picture | None:
+) -> Figure | None:
     if not bars:
         return None
     file, number = name
     most = max(bars, key=lambda bar: bar.value.estimate)
     told = written(derived(most.value.estimate), unit if unit != "s and $" else "s")
-    return Picture(
+    return Figure(
         name=file,
         title=f"{title}: at most {told} ({most.group}, {most.series})",
         words=f"{number}{provenance_words((bar.series, bar.provenance) for bar in bars)}",
-        describe=lambda width: grouped(bars, panels, width, across=across),
-        rows=rows_of(bars),
+        draw=lambda width: grouped(bars, panels, width, across=across),
+        rows={"bars": [bar.row() for bar in bars]},
     )
 
 
