@@ -52,4 +52,4 @@ def _density(t: float, degrees_of_freedom: int) -> float:
     half = (degrees_of_freedom + 1) / 2
     scale = math.lgamma(half) - math.lgamma(degrees_of_freedom / 2)
     flat = math.exp(scale) / math.sqrt(degrees_of_freedom * math.pi)
-    return flat * (1 + t * t / degrees_of_freedom) ** -half
+    return flat * math.pow(1 + t * t / degrees_of_freedom, -half)
