@@ -67,6 +67,11 @@ bench: $(TOOLS)
 	$(BIN)/python benchmarks/lab_kills.py
 	$(BIN)/python benchmarks/lab_rates.py
 	$(BIN)/python benchmarks/links_lab.py
+	$(BIN)/python benchmarks/network_truth.py
+	$(BIN)/python benchmarks/sixteen_workers.py
+	$(BIN)/python benchmarks/faults.py
+	$(BIN)/python benchmarks/whatif_lab.py
+	$(BIN)/python benchmarks/share_jobs.py
 
 # Known stalls go in, the same stalls must come out: docs/truth.md; as root, 45 minutes on two cores.
 # Run again after an interruption, it goes on where it was; `rm -r build/truth` starts anew.

@@ -1,4 +1,4 @@
-"""The paper's claims on interconnect and network, predicted with buckets and per tensor.
+"""The paper's claims, recommendations and printed figures, predicted with buckets and per tensor.
 
     python benchmarks/paper_claims.py --data FOLDER [--page docs/paper.md]
 
@@ -18,25 +18,23 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+from paper_advice import advice_table
+from paper_rows import rows_table
 
-from stash.hardware import catalog, topologies
-from stash.predict import communication, compute, facts, memory, times
-from stash.predict.communication import Link, Links
-from stash.predict.constants import FITTED
+from stash.hardware import catalog
+from stash.predict import communication, facts, memory, pipeline
+from stash.predict.communication import Link
+from stash.study.exchange import Time, time_of
+from stash.study.plan import IMAGENET_BYTES, LARGE, SMALL, Rented
+from stash.study.plan import IMAGENET_SAMPLES as IMAGENET
+from stash.study.plan import SQUAD_SAMPLES as SQUAD
 
-MODELS = (
-    "alexnet",
-    "mobilenet_v2",
-    "squeezenet1_0",
-    "shufflenet_v2_x0_5",
-    "resnet18",
-    "resnet50",
-    "vgg11",
-)
+MODELS = (*SMALL, *LARGE)
 BATCHES = (32, 64, 96, 128)
-IMAGENET, SQUAD = 1_281_167, 130_319
 HOW = ("buckets", "tensors")
 DTYPE = "amp"  # the authors' runs
+#: What Amazon documents for one volume of its general purpose SSD (gp2).
+SSD_BYTES_PER_SECOND = 250e6
 
 
 @dataclass(frozen=True)
@@ -51,49 +49,13 @@ class Claim:
     verdict: str
 
 
-@dataclass(frozen=True)
-class Time:
-    """Seconds per iteration of one worker alone, of all without exchange, and of all together."""
-
-    alone: float
-    unsynced: float
-    together: float
-
-    @property
-    def stall(self) -> float:
-        return 100 * (self.together / self.alone - 1)
-
-
 @cache
 def predicted(
-    model: str,
-    name: str,
-    batch: int,
-    how: str,
-    nodes: int = 1,
-    link: Link | None = None,
-    gpus: int | None = None,
+    model: str, name: str, batch: int, how: str, nodes: int = 1, link: Link | None = None
 ) -> Time:
     """One configuration of the paper's machines."""
-    instance = catalog.find(name, catalog.PAPER)
-    known, gpu = facts.find(model), instance.accelerator
-    assert gpu is not None
-    topology = topologies.find(instance.topology) if instance.topology else None
-    here = gpus or instance.gpus
-    inside = link or communication.inside(topology, gpu, here)
-    layers = compute.layer_seconds(
-        known, np.array([float(batch)]), compute.devices([gpu], [DTYPE], FITTED), FITTED
-    )
-    between = communication.between(instance) if nodes > 1 else None
-    found = times.iteration_seconds(
-        layers,
-        communication.messages(known, how),
-        np.array([float(here)]),
-        np.array([float(nodes)]),
-        Links.of([inside], [between], FITTED),
-        FITTED,
-    )
-    return Time(float(found.alone[0]), float(found.unsynced[0]), float(found.together[0]))
+    rented = Rented(catalog.find(name, catalog.PAPER), nodes)
+    return time_of(model, rented, batch, DTYPE, how, link)
 
 
 def fits(model: str, name: str, batch: int) -> bool:
@@ -189,6 +151,7 @@ def claim_1(data: Path) -> Claim:
 
 
 def epoch_usd(name: str, batch: int, seconds: float, samples: int = IMAGENET) -> float:
+    """Of one node or of several alike: each costs as much more as it saves in iterations."""
     instance = catalog.find(name, catalog.PAPER)
     assert instance.price_usd_per_hour is not None
     return samples / (batch * instance.gpus) * seconds / 3600 * instance.price_usd_per_hour
@@ -335,6 +298,153 @@ def bert(how: str) -> tuple[tuple[float, float], tuple[float, float]]:
     return found[0], found[1]
 
 
+P2, P3 = ("p2.xlarge", "p2.8xlarge", "p2.16xlarge"), ("p3.2xlarge", "p3.8xlarge", "p3.16xlarge")
+
+
+def samples_per_second(model: str, name: str, batch: int, how: str) -> float:
+    """What the devices of a machine consume."""
+    each = predicted(model, name, batch, how)
+    return batch * catalog.find(name, catalog.PAPER).gpus / each.together
+
+
+def claim_6(data: Path) -> Claim:
+    def needed(model: str, name: str, how: str) -> float:
+        """Samples a second that one core has to prepare so that devices never wait."""
+        cores = catalog.find(name, catalog.PAPER).vcpus
+        assert cores is not None
+        return samples_per_second(model, name, 32, how) / cores
+
+    def disk(model: str, name: str, how: str) -> float:
+        """Percent of the first epoch that waits for one such SSD, were the cores fast enough."""
+        each = predicted(model, name, 32, how).together
+        batch_bytes = 32 * catalog.find(name, catalog.PAPER).gpus * IMAGENET_BYTES / IMAGENET
+        cold = pipeline.iteration_seconds(each, batch_bytes / SSD_BYTES_PER_SECOND)
+        return 100 * (1 - each / cold)
+
+    def words(how: str) -> str:
+        cores = "; ".join(
+            f"{m} {needed(m, 'p2.16xlarge', how):.0f} and {needed(m, 'p3.16xlarge', how):.0f}"
+            for m in MODELS
+        )
+        disks = "; ".join(
+            f"{m} {', '.join(f'{disk(m, n, how):.0f}' for n in P3)}"
+            for m in ("shufflenet_v2_x0_5", "resnet18", "resnet50", "vgg11")
+        )
+        return (
+            "no CPU stall needs so many samples/s of each vCPU (p2.16xlarge, p3.16xlarge, batch "
+            f"32): {cores}. Disk stall % at 250 MB/s on p3.2xlarge, 8xlarge, 16xlarge: {disks}"
+        )
+
+    grows = [
+        disk(m, a, how) <= disk(m, b, how) + 1e-9
+        for how in HOW
+        for m in MODELS
+        for family in (P2, P3)
+        for a, b in itertools.pairwise(family)
+    ]
+    most = max(needed(m, n, "buckets") for m in MODELS for n in (P2[2], P3[2]))
+    order = (
+        "the disk's part holds"
+        if all(grows)
+        else f"the disk's part holds in {np.mean(grows):.0%} of steps to a larger machine"
+    )
+    return Claim(
+        "C6",
+        "CPU stall negligible; disk stall grows with workers per machine (one SSD), worst on "
+        "16xlarge",
+        *both(words),
+        "3 to 24 cores per V100 needed (DS-Analyzer), against the 8 that P3 has",
+        f"{order}; the CPU's holds only if a vCPU prepares {most:.0f} samples/s",
+    )
+
+
+def claim_7(data: Path) -> Claim:
+    chains = (
+        (*[(name, 1) for name in P2], ("p2.8xlarge", 2)),
+        (*[(name, 1) for name in P3], ("p3dn.24xlarge", 1), ("p3.8xlarge", 2)),
+    )
+
+    def usd(model: str, batch: int, how: str, place: tuple[str, int]) -> float:
+        name, nodes = place
+        each = predicted(model, name, batch, how, nodes=nodes).together
+        return epoch_usd(name, batch, each)
+
+    def shares(how: str, chain: tuple[tuple[str, int], ...]) -> tuple[float, float, float]:
+        """How often: single cheapest; the whole order of single machines; networked dearest."""
+        single, order, worst = [], [], []
+        for model, _, batch in cases(chain[0][0]):
+            costs = [usd(model, batch, how, place) for place in chain]
+            single.append(costs[0] == min(costs))
+            order.append(costs[:-1] == sorted(costs[:-1]))
+            worst.append(costs[-1] == max(costs))
+        return float(np.mean(single)), float(np.mean(order)), float(np.mean(worst))
+
+    def words(how: str) -> str:
+        told = []
+        for family, chain in zip(("P2", "P3"), chains, strict=True):
+            single, order, worst = shares(how, chain)
+            told.append(
+                f"{family}: single GPU cheapest in {single:.0%} of cases, all single machines in "
+                f"the paper's order in {order:.0%}, networked dearest in {worst:.0%}"
+            )
+        return "; ".join(told)
+
+    found = [shares(how, chain) for how in HOW for chain in chains]
+    holds = [min(one[part] for one in found) >= 0.9 for part in range(3)]
+    parts = ("single GPU cheapest", "order of the others", "networked dearest")
+    verdict = (
+        "holds"
+        if all(holds)
+        else "; ".join(
+            f"{part}: {'holds' if held else 'not in every case'}"
+            for part, held in zip(parts, holds, strict=True)
+        )
+    )
+    return Claim(
+        "C7",
+        "cheapest per epoch: the single-GPU instance; then 8xlarge, 16xlarge, 24xlarge; "
+        "networked ones worst",
+        *both(words),
+        "none on these machines",
+        verdict,
+    )
+
+
+def claim_8(data: Path) -> Claim:
+    def ratio(model: str, how: str, batch: int) -> float:
+        """Dollars of an epoch on one V100 over those on one K80."""
+        costs = [
+            epoch_usd(name, batch, predicted(model, name, batch, how).together)
+            for name in ("p3.2xlarge", "p2.xlarge")
+        ]
+        return costs[0] / costs[1]
+
+    def words(how: str) -> str:
+        return "p3.2xlarge over p2.xlarge, batch 32 and 128: " + ", ".join(
+            f"{m} {ratio(m, how, 32):.2f} and {ratio(m, how, 128):.2f}" for m in MODELS
+        )
+
+    small = [ratio("shufflenet_v2_x0_5", how, b) > 1 for how in HOW for b in (32, 128)]
+    others = {
+        (m, b): ratio(m, "buckets", b)
+        for m in MODELS
+        if m != "shufflenet_v2_x0_5"
+        for b in (32, 128)
+    }
+    dearer = [f"{m} at batch {b}" for (m, b), value in others.items() if value > 1]
+    verdict = "holds" if all(small) and not dearer else "ShuffleNet cheapest on P2: "
+    if verdict != "holds":
+        verdict += "holds" if all(small) else "not at every batch"
+        verdict += f"; P2 is also predicted cheaper for {', '.join(dearer)}" if dearer else ""
+    return Claim(
+        "C8",
+        "P3 beats P2 on cost except for very small models (ShuffleNet)",
+        *both(words),
+        "none on these machines",
+        verdict,
+    )
+
+
 def exchange(model: str, how: str, network: bool) -> float:
     """Milliseconds of exchange at batch 32: inside p3.16xlarge, or what two p3.8xlarge add."""
     node = predicted(model, "p3.16xlarge", 32, how)
@@ -412,9 +522,39 @@ def claim_10(data: Path) -> Claim:
     )
 
 
-CLAIMS = (claim_1, claim_2, claim_3, claim_4, claim_5, claim_9, claim_10)
+def row_answers() -> dict[str, tuple[str, str]]:
+    """Rows of the text whose figure is part of a claim's, each with its own verdict."""
+    time = predicted("resnet50", "p2.16xlarge", 32, "buckets")
+    usd = epoch_usd("p2.16xlarge", 32, time.together)
+    other = epoch_usd(
+        "p3.16xlarge", 32, predicted("resnet50", "p3.16xlarge", 32, "buckets").together
+    )
+    slower = [
+        predicted(m, "p2.16xlarge", b, "buckets").together
+        >= 2 * predicted(m, "p2.8xlarge", b, "buckets").together
+        for m in SMALL
+        for b in BATCHES
+    ]
+    (fast, dear), (slow, cheap) = bert("buckets")
+    return {
+        "C004": (f"{time.stall:.0f} % (p2.16xlarge, batch 32)", "does not hold"),
+        "C005": (f"${usd:.2f} (p2.16xlarge, batch 32)", "does not hold"),
+        "C006": (f"{100 * (usd / other - 1):.0f} % more than p3.16xlarge", "does not hold"),
+        "C008": (
+            f"an epoch takes longer in {sum(slower)} of {len(slower)} cases",
+            "holds" if np.mean(slower) > 0.5 else "does not hold",
+        ),
+        "C014": (f"{100 * (1 - fast / slow):.0f} %", "holds in sign: more is predicted"),
+        "C015": (f"${dear:.2f}", f"{dear / 2.37:.1f} times the printed figure"),
+        "C016": (f"${cheap:.2f}", f"{cheap / 2.1:.1f} times the printed figure"),
+    }
 
-INTRODUCTION = """# The paper's claims, predicted
+
+CLAIMS = (
+    claim_1, claim_2, claim_3, claim_4, claim_5, claim_6, claim_7, claim_8, claim_9, claim_10,
+)  # fmt: skip
+
+INTRODUCTION = """# The paper's claims and recommendations, predicted
 
 Written by `python benchmarks/paper_claims.py --data FOLDER --page docs/paper.md`. Everything in the
 columns *buckets* and *per tensor* is **predicted** by the model that [validation.md](validation.md)
@@ -441,7 +581,13 @@ def main() -> None:
         f"| {c.id} | {c.text} | {c.buckets} | {c.tensors} | {c.measured} | **{c.verdict}** |"
         for c in found
     ]
-    page = INTRODUCTION + "\n".join(rows) + "\n"
+    page = (
+        INTRODUCTION
+        + "\n".join(rows)
+        + "\n"
+        + advice_table()
+        + rows_table(options.data, {claim.id: claim.verdict for claim in found}, row_answers())
+    )
     if options.page is not None:
         options.page.write_text(page, "utf-8")
     else:

@@ -38,7 +38,7 @@ def test_what_is_no_rate_is_refused_with_its_own_words(written: str) -> None:
 
 @pytest.mark.parametrize(
     ("read", "written"),
-    [(words.byte_count, "20MB/s"), (words.seconds, "5min"), (words.cores, "0-x")],
+    [(words.byte_count, "20MB/s"), (words.seconds, "5MB"), (words.cores, "0-x")],
 )
 def test_one_kind_of_word_is_not_taken_for_another(read: object, written: str) -> None:
     with pytest.raises(UsageError, match=written):

@@ -59,6 +59,9 @@ def macro(
     storage_mb_per_second: Annotated[
         float | None, typer.Option(help="Of rented disks, where the catalog does not say.")
     ] = None,
+    links: Annotated[
+        Path | None, typer.Option(help="What `stash links --json` said, for the bandwidth per GPU.")
+    ] = None,
     price_usd_per_hour: Price = None,
     snapshot: Snapshot = "2026-08",
     out: Out = Path("stash-study"),
@@ -70,7 +73,7 @@ def macro(
 
     here = _here(
         device, nproc_per_node, max_minutes, price_usd_per_hour, instances,
-        num_workers=num_workers, data=data,
+        num_workers=num_workers, data=data, links=links,
     )  # fmt: skip
     return _run(
         plans.Plan(
@@ -172,6 +175,7 @@ def _here(
     *,
     num_workers: int | None = None,
     data: Path | None = None,
+    links: Path | None = None,
 ) -> Here | None:
     """This machine is studied where it is asked for, or nothing else is."""
     from stash.study.plan import Here
@@ -185,6 +189,7 @@ def _here(
         data=data,
         max_minutes=minutes,
         price_usd_per_hour=price,
+        links=links,
     )
 
 

@@ -169,6 +169,7 @@ def _watch(
     alarm: Alarm,
 ) -> GangFailure | None:
     began = time.monotonic()
+    last_beat: float | None = None  # kept: a worker may be about to write its file anew
     while True:
         code = agent.poll()
         on_events(list(reader.new_events()))
@@ -179,9 +180,9 @@ def _watch(
         elsewhere = alarm()
         if elsewhere is not None:
             return elsewhere
-        beats = [beat.seen for beat in _heartbeats(run_folder)]
-        silent = time.monotonic() - max([began, *beats])
-        if silent > plan.timeout_seconds and (beats or silent > START_SECONDS):
+        last_beat = max((beat.seen for beat in _heartbeats(run_folder)), default=last_beat)
+        silent = time.monotonic() - (began if last_beat is None else last_beat)
+        if silent > plan.timeout_seconds and (last_beat is not None or silent > START_SECONDS):
             return _explain_hang(run_folder, silent)
         time.sleep(POLL_SECONDS)
 

@@ -46,17 +46,23 @@ def print_links(links: Links, console: Console) -> None:
 
 def summary(line: Line) -> str:
     """Latency and bus bandwidth, as they stand in a sentence."""
-    latency_unit, factor = time_unit(line.latency_seconds.estimate)
-    latency = written(line.latency_seconds, latency_unit, factor)
-    return f"latency {latency}, bus bandwidth {_rate(line.bus_bytes_per_second)}"
+    return f"{_latency(line)}, bus bandwidth {_rate(line.bus_bytes_per_second)}"
+
+
+def _latency(line: Line) -> str:
+    unit, factor = time_unit(line.latency_seconds.estimate)
+    return f"latency {written(line.latency_seconds, unit, factor)}"
 
 
 def link_lines(links: Links) -> list[str]:
     """The same in a few lines, for the report of a profile."""
     lines = []
     for one in links.all_reduce:
-        if one.line is not None:
-            lines.append(f"all-reduce {WHERE[one.where]}: {summary(one.line)}")
+        # Bandwidth by the largest message: it is closer to the link than a line through all is.
+        largest = one.messages[-1]
+        latency = "" if one.line is None else f"{_latency(one.line)}, "
+        bus = f"bus bandwidth {_rate(largest.bus_bytes_per_second)} at {_size(largest.bytes)}"
+        lines.append(f"all-reduce {WHERE[one.where]}: {latency}{bus}")
     for shared in links.shared:
         alone, all_of_them = shared.counts[0], shared.counts[-1]
         words = f"{KINDS[shared.kind]}: {_rate(alone.bytes_per_second_each)} alone"

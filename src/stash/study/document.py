@@ -10,13 +10,22 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from stash.errors import StashError
-from stash.results.document import Count, Interval, Model, Name, Positive, Quantity, Signed, Text
+from stash.results.document import (
+    Count,
+    Interval,
+    Model,
+    Name,
+    Positive,
+    Quantity,
+    Signed,
+    Text,
+    parse_object,
+    read_file,
+    validated,
+)
 from stash.results.profile import Provenance
-
-SCHEMA = "stash.study/1"
 
 Kind = Literal["macro", "micro"]
 Group = Literal["small", "large", "language", "resnet", "vgg", "other"]
@@ -102,7 +111,7 @@ class Fit(Model):
 class Study(Model):
     """The result of `stash characterize`."""
 
-    schema_: str = Field(default=SCHEMA, alias="schema")
+    schema_: Literal["stash.study/1"] = Field(default="stash.study/1", alias="schema")
     kind: Kind
     created: datetime
     dtype: Name
@@ -120,17 +129,9 @@ class Study(Model):
     @classmethod
     def load(cls, path: Path) -> Study:
         """Read a document from a file."""
-        try:
-            found = cls.model_validate_json(path.read_bytes())
-        except OSError as error:
-            raise StashError(f"Cannot read {path}: {error.strerror or error}.") from None
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            field = ".".join(str(part) for part in first["loc"]) or "document"
-            raise StashError(f"{path} is no study: field '{field}': {first['msg']}.") from None
-        if found.schema_ != SCHEMA:
-            raise StashError(f"{path}: schema is {found.schema_[:80]!r}, not {SCHEMA!r}.")
-        return found
+        text = read_file(path)
+        parse_object(text, str(path))
+        return validated(cls, text, str(path))
 
     def model(self, name: str) -> StudiedModel:
         """A model by its name."""

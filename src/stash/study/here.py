@@ -9,7 +9,8 @@ from stash.errors import StashError, UsageError
 from stash.hardware import device_names, gpus
 from stash.hardware.device_names import DeviceName
 from stash.hardware.gpus import Gpu
-from stash.results.profile import Profile
+from stash.results.links import Links
+from stash.results.profile import Profile, Provenance
 from stash.study.document import StudiedMachine
 from stash.study.plan import Batch, Plan
 
@@ -26,6 +27,7 @@ def machine(plan: Plan) -> StudiedMachine:
     """This machine as a study names it."""
     device, workers, gpu = _device(plan)
     assert plan.here is not None
+    each = None if plan.here.links is None else _bytes_per_second_each(plan.here.links)
     if plan.kind == "micro" and workers < 2:
         raise UsageError("A micro study is of exchange: it needs --nproc-per-node 2 or more.")
     return StudiedMachine(
@@ -34,9 +36,19 @@ def machine(plan: Plan) -> StudiedMachine:
         gpus_per_node=workers,
         nodes=1,
         price_usd_per_hour=plan.here.price_usd_per_hour,
-        bytes_per_second_per_gpu=None,
-        bandwidth_provenance=None,
+        bytes_per_second_per_gpu=each,
+        bandwidth_provenance=None if each is None else Provenance.MEASURED,
     )
+
+
+def _bytes_per_second_each(path: Path) -> float | None:
+    """What every device gets when all of them copy at once, as `stash links` found."""
+    shared = {one.kind: one for one in Links.load(path).shared}
+    found = shared.get("host-to-device") or shared.get("memory")
+    if found is None:
+        return None
+    together = max(found.counts, key=lambda one: one.at_once)
+    return together.bytes_per_second_each.estimate
 
 
 def family(gpu: Gpu) -> str:

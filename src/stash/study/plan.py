@@ -65,6 +65,7 @@ class Here:
     max_minutes: float = 3.0
     half_width: float = 0.03
     price_usd_per_hour: float | None = None
+    links: Path | None = None  # what `stash links` found
 
 
 @dataclass(frozen=True, kw_only=True)
