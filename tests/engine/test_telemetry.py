@@ -8,10 +8,10 @@ import sys
 from profiles import disturbance, noisy, profile_of
 from stash.engine.telemetry import Telemetry
 
-#: Works for a tenth of a second, then says so and stays.
+#: Works for two tenths of a second, then says so and stays.
 LOADER = """
 import sys, time
-while time.process_time() < 0.1:
+while time.process_time() < 0.2:
     pass
 print("done", flush=True)
 sys.stdin.read()
@@ -28,7 +28,7 @@ def test_the_work_of_loader_workers_counts_as_the_workers_own() -> None:
         loader.stdout.readline()
         seen = telemetry.stop()
         loader.communicate()
-    assert seen.worker_cpu_seconds is not None and seen.worker_cpu_seconds >= 0.09
+    assert seen.worker_cpu_seconds is not None and seen.worker_cpu_seconds > 0.1
 
 
 def test_a_profile_tells_it_in_percent_of_one_core_or_not_at_all() -> None:
