@@ -25,6 +25,7 @@ from torch.utils.data import DataLoader
 
 from stash.engine import seams
 from stash.engine.feed import Feeds, Window
+from stash.engine.gang import DistributedGang
 from stash.engine.observe import Loop
 from stash.engine.plan import Plan
 from stash.engine.sources import LoaderSource
@@ -65,6 +66,7 @@ def make_sides(
     board = Switchboard(plan, folder, DataLoader.__iter__)
     uninstall = seams.install(board)
     dist.init_process_group("gloo")
+    board._gang = DistributedGang()
     plain = dist.distributed_c10d.new_group(backend="gloo")  # not the one that can be switched
     case = build(name)
     make: dict[str, Callable[[], Side]]

@@ -11,9 +11,12 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-# A shell starts what runs in the background deaf to Ctrl-C, and so are all that it starts in turn.
+# What a shell starts in the background or by nohup is deaf to Ctrl-C and to hanging up, and so is
+# all that it starts in turn.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 DRAWS = find_spec("jinja2") is not None and find_spec("vl_convert") is not None
 #: These cannot even be imported without the packages that draw.

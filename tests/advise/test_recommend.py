@@ -439,7 +439,7 @@ def test_a_document_survives_its_own_reading(tmp_path: Path) -> None:
     with pytest.raises(StashError, match="schema"):
         Recommendation.load(path)
     path.write_text("{")
-    with pytest.raises(StashError, match="Cannot read"):
+    with pytest.raises(StashError, match="not a complete JSON document"):
         Recommendation.load(path)
 
 

@@ -59,6 +59,7 @@ def test_a_mistake_is_one_sentence(
 
 
 @pytest.mark.gang
+@pytest.mark.proof
 def test_this_machine_is_measured_once_and_stands_beside_predictions(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,7 +13,7 @@ from rooted import NEEDS_ROOT, python
 from stash.lab.network import Host, hosts
 from stash.results.profile import Profile
 
-pytestmark = [pytest.mark.gang, *NEEDS_ROOT]
+pytestmark = [pytest.mark.gang, pytest.mark.proof, *NEEDS_ROOT]
 
 #: Little to compute and little to send, so that four workers fit on two cores.
 SMALL = ("tinycnn", "--device", "emulated:v100:bytes=0.05:time=20", "--num-workers", 1)

@@ -22,7 +22,7 @@ from stash.launch.job import Job
 from stash.results.profile import Profile
 from workloads_for_tests.tiny import write_pictures
 
-pytestmark = pytest.mark.gang
+pytestmark = [pytest.mark.gang, pytest.mark.proof]
 
 SHORT = ("--nproc-per-node", "1", "--max-rounds", "2", "--steps", "node,scaleout")
 

@@ -22,6 +22,7 @@ Captured = pytest.CaptureFixture[str]
 
 
 @pytest.mark.gang
+@pytest.mark.proof
 def test_a_profile_with_links_tells_of_exchange_memory_and_storage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -56,6 +57,7 @@ class TestWithRoot:
     pytestmark = NEEDS_ROOT
 
     @pytest.mark.gang
+    @pytest.mark.proof
     def test_no_exchange_between_hosts_is_faster_than_their_link(self, tmp_path: Path) -> None:
         """Strict bounds are in benchmarks/links_lab.py; here the machine may be busy."""
         with hosts(2, "200mbit") as pair:

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import torch
 from torch.nn.modules.module import register_module_forward_pre_hook
 
+from stash.engine import exchange
 from stash.engine.batches import first_dimension
 from stash.engine.exchange import SwitchableGroup
 
@@ -103,7 +104,9 @@ class Observer:
 
     def _exchanged(self, name: str) -> None:
         """A collective passes through a group: on whose behalf?"""
-        frame: FrameType | None = sys._getframe(2).f_back  # who called the group's own method
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and frame.f_code.co_filename == exchange.__file__:
+            frame = frame.f_back  # to who called the group's own method
         if frame is None or not frame.f_code.co_filename.endswith("distributed_c10d.py"):
             self._events.append(Event("exchange", name))  # DDP's reducer calls from C++
             return
