@@ -32,6 +32,7 @@ def open_store(host: str, timeout_seconds: float) -> tuple[Any, int]:
         wait_for_workers=False,
         timeout=timedelta(seconds=timeout_seconds),
         master_listen_fd=listening.detach(),
+        use_libuv=False,  # the other kind takes no socket in older releases (2.6)
     )
     return store, port
 
