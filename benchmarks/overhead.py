@@ -4,8 +4,8 @@ Both loops run in the same two workers, block by block in random order, with pla
 DDP on one side and the switchable group, the replay feed and the step hooks on the other. With
 `--peer`, the loop under another tool runs between them. Every block has a lead-in that is not
 timed, because the first iterations after a switch carry something of the side before. Where a model
-lies in memory makes it faster or slower by a percent, so half of the time the bare loop's is built
-first, half of the time the engine's. In the case `idle` nothing is switched: a script's own loader
+lies in memory may matter, so half of the time the bare loop's is built first, half of the time the
+engine's. In the case `idle` nothing is switched: a script's own loader
 and learning rate, through all seams.
 
     python benchmarks/overhead.py [--minutes 3] [--only conv] [--peer torch-profiler]
