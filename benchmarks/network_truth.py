@@ -66,8 +66,8 @@ def run_case(
 ) -> dict[str, Any]:
     """Profile one model on two hosts; its network stall beside the closed form's."""
     device = DEVICES[model]
-    across, buckets = predict(model, device, latencies["across"], pair[0].link.goodput)
-    inside, _ = predict(model, device, latencies["inside"], float("inf"))
+    across, buckets = predict(model, device, latencies["across"], pair[0].link)
+    inside, _ = predict(model, device, latencies["inside"], None)
     arguments = [model, "--device", device, "--nproc-per-node", 2, "--steps", STEPS]
     arguments += ["--half-width", "0.2%", "--max-minutes", minutes, "--num-workers", 0]
     with (

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import subprocess
 import sys
@@ -20,9 +21,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from stash.lab.network import Host, loopback
+from stash.lab.network import Host, Link, loopback
 
 CASES = (("resnet50", 0.05), ("vgg11", 0.02), ("resnet18", 0.1))
+#: Tiny all-reduces in a row: that workers leave a barrier one after the other then weighs little.
+PROBE_CHAIN = 50
 #: Slowed down together with the link, so that a host's milliseconds weigh little beside a device's.
 DEVICE = "emulated:v100:bytes={scale:g}:time=4"
 
@@ -54,7 +57,7 @@ def run_case(
 ) -> dict[str, Any]:
     """Profile one emulated model on the link; its communication stall beside the recurrence's."""
     device = DEVICE.format(scale=scale)
-    predicted, buckets = predict(model, device, latency, host.link.goodput)
+    predicted, buckets = predict(model, device, latency, host.link)
     with tempfile.TemporaryDirectory(prefix="stash-overlap-") as folder:
         command = [sys.executable, "-m", "stash", "profile", model, "--device", device]
         command += ["--nproc-per-node", "2", "--steps", "unsynced,node", "--half-width", "0.5%"]
@@ -80,8 +83,11 @@ def run_case(
     }
 
 
-def predict(model: str, device: str, latency: float, bytes_per_second: float) -> tuple[float, int]:
-    """The recurrence's communication stall in seconds, and the number of buckets."""
+def predict(model: str, device: str, latency: float, link: Link | None) -> tuple[float, int]:
+    """The recurrence's communication stall in seconds, and the number of buckets.
+
+    Without a link, messages cost their latency alone.
+    """
     from recurrence import exchange_stall, messages
 
     from stash.hardware.device_names import parse
@@ -95,7 +101,8 @@ def predict(model: str, device: str, latency: float, bytes_per_second: float) ->
         sent,
         accelerator.backward_seconds,
         latency_seconds=latency,
-        bytes_per_second=bytes_per_second,
+        bytes_per_second=math.inf if link is None else link.goodput,
+        burst_seconds=0.0 if link is None else link.burst_seconds,
     )
     return stall, len(sent)
 
@@ -116,11 +123,12 @@ def _probe_worker() -> None:
 
     dist.init_process_group("gloo")
     tensor, samples = torch.zeros(16), []
-    for _ in range(100):
+    for _ in range(10):
         dist.barrier()
         start = time.perf_counter()
-        dist.all_reduce(tensor)
-        samples.append(time.perf_counter() - start)
+        for _ in range(PROBE_CHAIN):
+            dist.all_reduce(tensor)
+        samples.append((time.perf_counter() - start) / PROBE_CHAIN)
     if dist.get_rank() == 0:
         print(statistics.median(samples), flush=True)
     dist.barrier()

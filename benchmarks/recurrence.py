@@ -1,7 +1,9 @@
 """The overlap recurrence: what exchanging gradients costs after compute has hidden its part.
 
-    start_k = max(ready_k, end_{k-1});  end_k = start_k + latency + bytes_k / bandwidth
+    start_k = max(ready_k, end_{k-1});  end_k = start_k + latency + bytes_k / bandwidth - free_k
     stall = max(0, end_K - backward)
+
+A token bucket fills while nobody sends; `free_k` is what of a message it lets pass at once.
 
 Ready times come from the layers' costs, messages from PyTorch's bucket rules; nothing is fitted.
 """
@@ -54,10 +56,12 @@ def exchange_stall(
     *,
     latency_seconds: float = 0.0,
     bytes_per_second: float = math.inf,
+    burst_seconds: float = 0.0,
 ) -> float:
     """Seconds by which the last message ends after the backward pass."""
-    end = 0.0
+    end = -math.inf
     for message in sent:
         start = max(message.ready_seconds, end)
-        end = start + latency_seconds + message.bytes / bytes_per_second
+        free = min(start - end, burst_seconds)
+        end = start + latency_seconds + max(0.0, message.bytes / bytes_per_second - free)
     return max(0.0, end - backward_seconds)

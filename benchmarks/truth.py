@@ -25,13 +25,17 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import lab_cluster
 from recurrence import messages
-from truth_experiments import Experiment, experiments
+from truth_experiments import HOSTS_MTU, Experiment, experiments
 from truth_worlds import FACTORY, VARIABLE, WORKERS, World, write_files
 
 from stash.lab import network, resources
 
 HALF_WIDTH = "0.5%"
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}
+#: Longer than any profile here is meant to take.
+HOSTS_SECONDS = 900.0
 
 
 def main() -> None:
@@ -101,7 +105,7 @@ def run(
             name: step["seconds_per_iteration"]["estimate"]
             for name, step in profile["steps"].items()
         },
-        "wire": _wire(profile, world) if experiment.link else None,
+        "wire": _wire(profile, world) if experiment.group == "links" else None,
         "rounds": profile["run"]["rounds"],
         "stopped": profile["run"]["stopped_because"],
         "warnings": [check["name"] for check in profile["checks"] if check["status"] == "warn"],
@@ -119,6 +123,7 @@ class Surroundings:
     world: World
     inside: list[str]  # in front of a command, these run it there
     environment: dict[str, str]
+    hosts: Sequence[network.Host] = ()  # where there are several
 
 
 @contextlib.contextmanager
@@ -127,6 +132,7 @@ def surroundings(experiment: Experiment, folder: Path) -> Iterator[Surroundings]
     world = replace(experiment.world, marks=str(folder / "marks"))
     inside: list[str] = []
     environment: dict[str, str] = {}
+    hosts: Sequence[network.Host] = ()
     with contextlib.ExitStack() as stack:
         if world.disk_bytes_per_second is not None:
             files = folder / "files"
@@ -135,13 +141,17 @@ def surroundings(experiment: Experiment, folder: Path) -> Iterator[Surroundings]
             disk = stack.enter_context(resources.storage(files, rate, workers=WORKERS))
             environment |= disk.environment
             world = replace(world, files=str(files))
-        if experiment.link is not None:
+        if experiment.link is not None and experiment.hosts > 1:
+            made = network.hosts(experiment.hosts, experiment.link, mtu=HOSTS_MTU)
+            hosts = stack.enter_context(made)
+            world = world.between_hosts(hosts[0].link)
+        elif experiment.link is not None:
             host = stack.enter_context(network.loopback(experiment.link))
             inside = host.inside
             environment |= host.environment
-            world = replace(world, link_bytes_per_second=host.link.goodput)
+            world = world.on_link(host.link)
         environment[VARIABLE] = world.exported()
-        yield Surroundings(world, inside, environment)
+        yield Surroundings(world, inside, environment, hosts)
 
 
 def _profile(
@@ -152,21 +162,36 @@ def _profile(
     rounds: int | None,
 ) -> dict[str, Any]:
     world = where.world
-    command = [*where.inside, sys.executable, "-m", "stash", "profile", FACTORY]
-    command += ["--device", world.device, "--nproc-per-node", str(WORKERS)]
-    command += ["--num-workers", str(world.loader_workers), "--steps", ",".join(experiment.steps)]
-    command += ["--half-width", HALF_WIDTH, "--max-minutes", str(minutes)]
-    command += ["--out", str(folder / "profiles"), "--json"]
+    arguments = [FACTORY, "--device", world.device, "--nproc-per-node", str(WORKERS)]
+    arguments += ["--num-workers", str(world.loader_workers), "--steps", ",".join(experiment.steps)]
+    arguments += ["--half-width", HALF_WIDTH, "--max-minutes", str(minutes)]
     if rounds is not None:
-        command += ["--max-rounds", str(rounds)]
-    environment = {**os.environ, **where.environment, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    if done.returncode:
-        raise ExperimentError((done.stderr or done.stdout)[-2000:])
-    profile: dict[str, Any] = json.loads(done.stdout)
+        arguments += ["--max-rounds", str(rounds)]
+    run = _run_on_hosts if where.hosts else _run_here
+    profile: dict[str, Any] = json.loads(run(arguments, where, folder))
     if profile["run"]["rounds"] < 2:
         raise ExperimentError("One round has no interval; allow more --minutes.")
     return profile
+
+
+def _run_here(arguments: Sequence[str], where: Surroundings, folder: Path) -> str:
+    command = [*where.inside, sys.executable, "-m", "stash", "profile", *arguments]
+    command += ["--out", str(folder / "profiles"), "--json"]
+    environment = {**os.environ, **where.environment, **ONE_THREAD}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        raise ExperimentError((done.stderr or done.stdout)[-2000:])
+    return done.stdout
+
+
+def _run_on_hosts(arguments: Sequence[str], where: Surroundings, folder: Path) -> str:
+    each = [{**where.environment, **ONE_THREAD}] * len(where.hosts)
+    with lab_cluster.running(where.hosts, folder, arguments, environments=each) as nodes:
+        codes = lab_cluster.wait(nodes, HOSTS_SECONDS)
+        profile = nodes[0].profile()
+        if any(code != 0 for code in codes) or profile is None:
+            raise ExperimentError("\n".join(node.errors[-2000:] for node in nodes))
+    return profile.to_json()
 
 
 def _wire(profile: dict[str, Any], world: World) -> dict[str, float]:

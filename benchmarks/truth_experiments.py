@@ -5,16 +5,25 @@ Amounts are parts of an iteration of one worker alone that waits for nothing.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
+from recurrence import exchange_stall, messages
+from scipy import optimize
 from truth_worlds import World
 
+from stash.lab import network
+
 ALL_STEPS = ("solo", "unsynced", "node", "warm", "cold")
-KINDS = ("communication", "contention", "prep", "fetch")
+KINDS = ("communication", "contention", "prep", "fetch", "network")
 AMOUNTS = (0.02, 0.05, 0.10, 0.20, 0.50, 1.00)
 #: A throttled disk answers at ticks of the kernel (4 ms), so a batch takes a whole number of them.
 FETCH_AMOUNTS = (0.02, 0.04, 0.10, 0.20, 0.50, 1.00)
 LINK_RATES = ("100mbit", "70mbit", "50mbit")
+HOSTS = 2
+NETWORK_WORLD = World(iteration_seconds=0.4, model="resnet50", byte_scale=0.02)
+#: A link lets two packets pass at once after a pause; of ordinary ones these are little.
+HOSTS_MTU = 1500
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,13 +36,15 @@ class Experiment:
     world: World
     kind: str | None = None  # of a sweep: the stall that is put in
     steps: tuple[str, ...] = ALL_STEPS
-    link: str | None = None  # rate of the link between the workers
+    link: str | None = None  # rate of the link between the workers, or between their hosts
+    hosts: int = 1
 
 
 def experiments() -> list[Experiment]:
     """All of them, in the order in which they run."""
     return [
         *_sweeps(),
+        *_networks(),
         *_masked(),
         *_together(),
         *_nulls(),
@@ -77,9 +88,45 @@ def _sweeps() -> list[Experiment]:
             world=world_with(**{kind: amount}),
             kind=kind,
         )
-        for kind in KINDS
+        for kind in ("communication", "contention", "prep", "fetch")
         for amount in (FETCH_AMOUNTS if kind == "fetch" else AMOUNTS)
     ]
+
+
+def _networks() -> list[Experiment]:
+    """Two workers on each of two hosts, so that `cluster` is one on each, across the link."""
+    return [
+        Experiment(
+            name=f"network-{100 * amount:g}",
+            group="sweep",
+            about=f"network of {100 * amount:g} %",
+            world=NETWORK_WORLD,
+            kind="network",
+            steps=("solo", "unsynced", "node", "cluster", "spread"),
+            link=f"{_network_bits(amount):.0f}bit",
+            hosts=HOSTS,
+        )
+        for amount in AMOUNTS
+    ]
+
+
+def _network_bits(amount: float) -> float:
+    """Of the link on which the network stall is such a part of an iteration."""
+
+    device = NETWORK_WORLD.accelerator
+    sent = messages(device)
+
+    def missing(log_bits: float) -> float:
+        link = network.Link(bits_per_second=math.exp(log_bits), mtu=HOSTS_MTU)
+        stall = exchange_stall(
+            sent,
+            device.backward_seconds,
+            bytes_per_second=link.goodput,
+            burst_seconds=link.burst_seconds,
+        )
+        return stall - amount * NETWORK_WORLD.iteration_seconds
+
+    return math.exp(float(optimize.brentq(missing, math.log(1e6), math.log(1e11))))
 
 
 def _masked() -> list[Experiment]:
@@ -172,7 +219,7 @@ def _links() -> list[Experiment]:
             name=f"link-{rate}",
             group="links",
             about=f"ResNet50, its gradients over a link of {rate}",
-            world=World(iteration_seconds=0.4, model="resnet50", byte_scale=0.02),
+            world=NETWORK_WORLD,
             steps=("solo", "unsynced", "node"),
             link=rate,
         )

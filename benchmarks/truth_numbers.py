@@ -60,12 +60,12 @@ def leakage(results: Sequence[Result]) -> dict[str, dict[str, float]]:
     """By injected and other stall: the largest error over the sweep, with its sign, in percent."""
     return {
         kind: {
-            other: max((error_percent(one, other) for one in sweep_of(results, kind)), key=abs)
+            other: max((error_percent(one, other) for one in sweep), key=abs)
             for other in KINDS
-            if other != kind
+            if other != kind and all(other in one["measured"] for one in sweep)
         }
         for kind in KINDS
-        if sweep_of(results, kind)
+        if (sweep := sweep_of(results, kind))
     }
 
 

@@ -86,8 +86,9 @@ def _head(results: Sequence[Result]) -> str:
 
 Two workers train on emulated devices. Delays of known length are put in from outside the measuring
 code: into the exchange of gradients, into iterations beside another worker, into the data set; data
-lie on a disk that is really throttled, and links are really slow. What each stall must then be
-follows from closed forms, not from another measurement. This page is written by
+lie on a disk that is really throttled, and links between workers and between hosts are really slow.
+What each stall must then be follows from closed forms, not from another measurement. This page is
+written by
 
 ```
 make truth
@@ -281,8 +282,8 @@ _METHOD = """## How the worlds are made
   millisecond) hides there.
 - **Communication.** Every all-reduce takes a known time from the moment at which it is asked for.
   Truth is the overlap recurrence (`benchmarks/recurrence.py`):
-  `end_k = max(ready_k, end_{k-1}) + delay + bytes_k / bandwidth`, and the stall is what goes beyond
-  the backward pass.
+  `end_k = max(ready_k, end_{k-1}) + delay + bytes_k / bandwidth - burst`, and the stall is what
+  goes beyond the backward pass.
 - **Contention.** The device is busy for longer, by a known time, in an iteration during which
   another worker computes.
 - **Prep.** The data set waits for a known time before it gives a batch. Batches are made in the
@@ -295,5 +296,11 @@ _METHOD = """## How the worlds are made
   request that is worth 0.1 to 0.25 s, and a batch takes a whole number of ticks.
 - **Links.** The lab's slow loopback: `tbf` in a network namespace; bandwidth is its rate less
   headers.
+- **Network.** ResNet50's gradients, two workers on each of two test hosts of the lab, so that
+  `cluster` is one worker on each; the rate of the link is the one at which the overlap recurrence
+  gives the amount. Between two workers a ring all-reduce sends every byte once in each direction.
+  A token bucket lets a burst (1 ms of its rate) pass at once after a pause; the recurrence knows.
+  There is no latency in it: what a message takes beside its bytes, tenths of a millisecond, is in
+  the error.
 - **Everything slower.** Device and delays twice as slow: all percentages must stay.
 """

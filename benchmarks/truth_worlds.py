@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from torch.utils.data import Dataset
 import stash
 from stash.hardware.device_names import parse
 from stash.lab import delays, resources
+from stash.lab.network import Link
 from stash.workloads import train, zoo
 from stash.workloads.emulated import Accelerator
 
@@ -49,6 +50,8 @@ class World:
     model: str | None = None  # of the zoo; otherwise a small net
     byte_scale: float = 1.0
     link_bytes_per_second: float | None = None  # of an all-reduce; none: as fast as it gets
+    network_bytes_per_second: float | None = None  # the same between hosts; none: one host
+    burst_seconds: float = 0.0  # of the link, which passes at once after a pause
     files: str | None = None  # folder with what is read
     #: Every sample is a file of its own, small enough to be read by one request to the disk.
     file_bytes: int = 1 << 16
@@ -90,20 +93,38 @@ class World:
         """Seconds per iteration of every stall, in closed form."""
         solo = self.iteration_seconds
         unsynced = solo + self.neighbour_seconds + self.slow_worker_seconds
-        node = unsynced + exchange_stall(
-            messages(self.accelerator),
-            self.accelerator.backward_seconds,
-            latency_seconds=self.exchange_seconds,
-            bytes_per_second=self.link_bytes_per_second or float("inf"),
-        )
+        node = unsynced + self._exchange(self.link_bytes_per_second)
         warm = self._fed(node, self.prepare_seconds)
         cold = self._fed(node, self.prepare_seconds + self.read_seconds)
-        return {
+        known = {
             "contention": unsynced - solo,
             "communication": node - unsynced,
             "prep": warm - node,
             "fetch": cold - warm,
         }
+        if self.network_bytes_per_second is not None:
+            known["network"] = unsynced + self._exchange(self.network_bytes_per_second) - node
+        return known
+
+    def on_link(self, link: Link) -> World:
+        """The same, its workers joined by this link."""
+        burst = link.burst_seconds
+        return replace(self, link_bytes_per_second=link.goodput, burst_seconds=burst)
+
+    def between_hosts(self, link: Link) -> World:
+        """The same, its hosts joined by such links."""
+        burst = link.burst_seconds
+        return replace(self, network_bytes_per_second=link.goodput, burst_seconds=burst)
+
+    def _exchange(self, bytes_per_second: float | None) -> float:
+        """What is left of exchanging gradients after overlap."""
+        return exchange_stall(
+            messages(self.accelerator),
+            self.accelerator.backward_seconds,
+            latency_seconds=self.exchange_seconds,
+            bytes_per_second=bytes_per_second or float("inf"),
+            burst_seconds=self.burst_seconds,
+        )
 
     def _fed(self, node: float, batch_seconds: float) -> float:
         """Without loader workers a batch is waited for; one loader worker prepares it meanwhile."""

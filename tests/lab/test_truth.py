@@ -15,11 +15,21 @@ import truth
 import truth_numbers
 import truth_report
 from recurrence import Message, exchange_stall, messages
-from truth_experiments import ALL_STEPS, Experiment, experiments, world_with
+from truth_experiments import (
+    ALL_STEPS,
+    AMOUNTS,
+    HOSTS_MTU,
+    NETWORK_WORLD,
+    Experiment,
+    experiments,
+    world_with,
+)
 from truth_worlds import World
 
 from stash.errors import StashError
 from stash.lab import resources
+from stash.lab.network import Link
+from stash.lab.words import bits_per_second
 
 #: Of an iteration. What a noisy machine does to a trimmed mean of six rounds stays far below.
 MARGIN = 0.15
@@ -82,6 +92,15 @@ def test_a_link_that_is_fast_enough_only_exposes_the_last_message() -> None:
     assert exchange_stall(sent, 4.0, bytes_per_second=100) == pytest.approx(0.2)
 
 
+def test_a_link_that_was_idle_lets_a_burst_pass_at_once() -> None:
+    """The bucket is full at first, full again for the second message, empty for the third."""
+    sent = [Message(1.0, 10), Message(2.3, 20), Message(2.4, 20)]
+    # 1.0 to 1.8, as 0.2 are free; 2.3 to 4.1; 4.1 to 6.1, as nothing was idle.
+    stall = exchange_stall(sent, 5.0, bytes_per_second=10, burst_seconds=0.2)
+    assert stall == pytest.approx(1.1)
+    assert exchange_stall(sent[:2], 0.0, bytes_per_second=1e9, burst_seconds=1) == 2.3
+
+
 def test_the_small_net_sends_one_message_and_its_tail_hides_it() -> None:
     world = World()
     device = world.accelerator
@@ -129,6 +148,10 @@ def test_every_experiment_has_a_name_and_a_truth_of_its_own() -> None:
     for kind in ("communication", "contention", "prep", "fetch"):
         amounts = [one.world.truth()[kind] for one in found if one.kind == kind]
         assert len(amounts) >= 6 and amounts == sorted(amounts)
+    rates = [bits_per_second(one.link) for one in found if one.kind == "network"]
+    links = [Link(bits_per_second=rate, mtu=HOSTS_MTU) for rate in rates]
+    parts = [NETWORK_WORLD.between_hosts(link).truth()["network"] for link in links]
+    assert [one / NETWORK_WORLD.iteration_seconds for one in parts] == pytest.approx(AMOUNTS)
 
 
 def made_up(name: str, kind: str, true: float, error: float = 0.0) -> dict[str, Any]:

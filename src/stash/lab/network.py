@@ -59,6 +59,11 @@ class Link:
             2 * (self.mtu + ETHERNET_HEADER), round(self.bits_per_second / 8 * BURST_SECONDS)
         )
 
+    @property
+    def burst_seconds(self) -> float:
+        """For how long it must be idle until so much passes at once."""
+        return 8 * self.burst_bytes / self.bits_per_second
+
     def shaping(self, device: str) -> list[str]:
         """Lines for `tc` that give a device this rate, and delay where there is one."""
         rate = f"rate {round(self.bits_per_second)}bit burst {self.burst_bytes}"
