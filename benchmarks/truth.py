@@ -27,7 +27,7 @@ from typing import Any
 
 import lab_cluster
 from recurrence import messages
-from truth_experiments import HOSTS_MTU, Experiment, experiments
+from truth_experiments import Experiment, experiments
 from truth_worlds import FACTORY, VARIABLE, WORKERS, World, write_files
 
 from stash.lab import network, resources
@@ -142,8 +142,7 @@ def surroundings(experiment: Experiment, folder: Path) -> Iterator[Surroundings]
             environment |= disk.environment
             world = replace(world, files=str(files))
         if experiment.link is not None and experiment.hosts > 1:
-            made = network.hosts(experiment.hosts, experiment.link, mtu=HOSTS_MTU)
-            hosts = stack.enter_context(made)
+            hosts = stack.enter_context(network.hosts(experiment.hosts, experiment.link))
             world = world.between_hosts(hosts[0].link)
         elif experiment.link is not None:
             host = stack.enter_context(network.loopback(experiment.link))

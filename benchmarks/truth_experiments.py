@@ -22,8 +22,6 @@ FETCH_AMOUNTS = (0.02, 0.04, 0.10, 0.20, 0.50, 1.00)
 LINK_RATES = ("100mbit", "70mbit", "50mbit")
 HOSTS = 2
 NETWORK_WORLD = World(iteration_seconds=0.4, model="resnet50", byte_scale=0.02)
-#: A link lets two packets pass at once after a pause; of ordinary ones these are little.
-HOSTS_MTU = 1500
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +115,7 @@ def _network_bits(amount: float) -> float:
     sent = messages(device)
 
     def missing(log_bits: float) -> float:
-        link = network.Link(bits_per_second=math.exp(log_bits), mtu=HOSTS_MTU)
+        link = network.Link(bits_per_second=math.exp(log_bits))
         stall = exchange_stall(
             sent,
             device.backward_seconds,

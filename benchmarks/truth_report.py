@@ -299,7 +299,7 @@ _METHOD = """## How the worlds are made
 - **Network.** ResNet50's gradients, two workers on each of two test hosts of the lab, so that
   `cluster` is one worker on each; the rate of the link is the one at which the overlap recurrence
   gives the amount. Between two workers a ring all-reduce sends every byte once in each direction.
-  A token bucket lets a burst (1 ms of its rate) pass at once after a pause; the recurrence knows.
+  A token bucket lets a burst (two packets here) pass at once after a pause; the recurrence knows.
   There is no latency in it: what a message takes beside its bytes, tenths of a millisecond, is in
   the error.
 - **Everything slower.** Device and delays twice as slow: all percentages must stay.

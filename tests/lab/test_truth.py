@@ -18,7 +18,6 @@ from recurrence import Message, exchange_stall, messages
 from truth_experiments import (
     ALL_STEPS,
     AMOUNTS,
-    HOSTS_MTU,
     NETWORK_WORLD,
     Experiment,
     experiments,
@@ -149,7 +148,7 @@ def test_every_experiment_has_a_name_and_a_truth_of_its_own() -> None:
         amounts = [one.world.truth()[kind] for one in found if one.kind == kind]
         assert len(amounts) >= 6 and amounts == sorted(amounts)
     rates = [bits_per_second(one.link) for one in found if one.kind == "network"]
-    links = [Link(bits_per_second=rate, mtu=HOSTS_MTU) for rate in rates]
+    links = [Link(bits_per_second=rate) for rate in rates]
     parts = [NETWORK_WORLD.between_hosts(link).truth()["network"] for link in links]
     assert [one / NETWORK_WORLD.iteration_seconds for one in parts] == pytest.approx(AMOUNTS)
 
