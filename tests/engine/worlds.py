@@ -139,6 +139,9 @@ class FakeWorker:
         self.now += self.world.overhead
         self.beats.append(doing)
 
+    def rest(self) -> None:
+        self.now += self.world.overhead
+
     def facts(self, calibration: Calibration, rates: tuple[Rate | None, Rate | None]) -> Facts:
         return Facts(
             launch=0,

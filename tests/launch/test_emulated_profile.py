@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,9 @@ from launch.running import assert_no_orphans, temporary_files_in
 from stash.hardware import gpus
 from stash.launch.api import Measured, measure
 from stash.launch.request import Request
+from stash.launch.supervise import Event
 from stash.results.profile import Profile, Provenance
+from stash.results.recording import Phase, Round
 from stash.workloads import zoo
 from workloads_for_tests.tiny import write_pictures
 
@@ -21,8 +25,29 @@ pytestmark = pytest.mark.gang
 DEVICE = "emulated:v100:bytes=0.01"
 
 
+#: Longer than a round takes.
+DAWDLE_SECONDS = 0.9
+
+
+class Audience:
+    """Looks at what is new for a long time, as a slow terminal does."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[Event]] = []
+
+    def __call__(self, events: Iterable[Event]) -> None:
+        if new := list(events):
+            self.batches.append(new)
+            time.sleep(DAWDLE_SECONDS)
+
+
 @pytest.fixture(scope="module")
-def measured() -> Iterator[Measured]:
+def audience() -> Audience:
+    return Audience()
+
+
+@pytest.fixture(scope="module")
+def measured(audience: Audience) -> Iterator[Measured]:
     with tempfile.TemporaryDirectory(prefix="st-") as name:
         folder = Path(name)
         data = write_pictures(folder / "data", 24)
@@ -34,11 +59,11 @@ def measured() -> Iterator[Measured]:
             batch_size=4,
             num_workers=1,
             data=data,
-            max_rounds=2,
+            max_rounds=4,
             out=folder / "out",
         )
         with temporary_files_in(folder):
-            yield measure(request)
+            yield measure(request, audience)
         assert_no_orphans(folder)
 
 
@@ -54,6 +79,18 @@ def test_it_says_that_it_is_emulated(measured: Measured, profile: Profile) -> No
     assert profile.machine.device == f"emulated:{gpu.key}:bytes=0.01"
     assert profile.machine.devices == (gpu.name, gpu.name)
     assert profile.machine.device_memory_bytes == gpu.memory_bytes
+
+
+def test_workers_rest_while_what_is_new_is_shown(
+    measured: Measured, audience: Audience, profile: Profile
+) -> None:
+    """Blocks are timed only when nobody looks: news never pile up, however slow they are shown."""
+    shown = [[e for e in batch if isinstance(e, Phase | Round)] for batch in audience.batches]
+    assert max(len(batch) for batch in shown) == 1
+    rounds = [event for batch in shown for event in batch if isinstance(event, Round)]
+    assert [one.number for one in rounds] == [0, 1, 2, 3]
+    for before, after in itertools.pairwise(rounds):
+        assert after.at_seconds - before.at_seconds > DAWDLE_SECONDS
 
 
 def test_parameters_and_gradients_are_those_of_the_real_model(profile: Profile) -> None:

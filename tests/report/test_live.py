@@ -12,7 +12,7 @@ from rich.console import Console
 from profiles import HAND_WORKED, noisy, rounds_of
 from stash.report.live import Progress
 from stash.results.estimates import Times
-from stash.results.recording import Round
+from stash.results.recording import MEASURING, Round
 
 ROUNDS = rounds_of([noisy(HAND_WORKED, rounds=40)])
 
@@ -152,13 +152,18 @@ def test_estimates_are_computed_no_more_than_once_a_second(
     assert computed == list(range(1, 41, 4))
 
 
-def test_time_passes_on_the_screen_between_rounds_without_new_estimates() -> None:
+def test_time_passes_on_the_screen_until_blocks_are_timed() -> None:
     on, clock = console(terminal=True), Clock()
     with Progress(on, max_seconds=120, clock=clock) as progress:
-        progress.phase("measuring")
+        progress.phase("calibrating")
         clock.now += 5
         progress.tick()
         assert "5.0 s so far" in shown(on)
+        progress.phase(MEASURING)
+        clock.now += 5
+        before = shown(on)
+        progress.tick()
+        assert shown(on) == before
 
 
 def test_time_to_go_is_never_negative() -> None:

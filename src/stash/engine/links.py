@@ -23,6 +23,7 @@ from stash.engine.devices import Device, open_device
 from stash.engine.facts import machine_checks, machine_facts
 from stash.engine.gang import DistributedGang, Gang
 from stash.engine.heartbeat import beat
+from stash.engine.intermission import Intermission
 from stash.engine.plan import RECORDING, LinksPlan, Plan
 from stash.engine.readers import ColdReader
 from stash.results.recording import (
@@ -92,6 +93,7 @@ class _Prober:
         self._device = device
         self._run_folder = run_folder
         self._recorder = recorder
+        self._intermission = Intermission(run_folder)
         self._per_node = gang.size // plan.nodes
         self._checks: list[Check] = []
 
@@ -126,6 +128,7 @@ class _Prober:
     def _say(self, event: Phase | LinkFacts | LinkRound | End) -> None:
         if self._recorder is not None:
             self._recorder.write(event)
+            self._intermission.take()
 
     def _round(self, probes: Sequence[Probe], number: int) -> tuple[LinkBlock, ...]:
         order = list(probes)

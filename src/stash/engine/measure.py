@@ -18,6 +18,7 @@ from stash.engine.gang import Gang
 from stash.engine.plan import Plan
 from stash.results.estimates import Times
 from stash.results.recording import (
+    MEASURING,
     Block,
     Calibration,
     Check,
@@ -102,6 +103,9 @@ class Bench(Protocol):
     def facts(self, calibration: Calibration, rates: tuple[Rate | None, Rate | None]) -> Facts:
         """All that is known about workload and machine."""
 
+    def rest(self) -> None:
+        """Let the launcher show what was written; the others wait for the first worker."""
+
     def final_checks(self) -> tuple[Check, ...]:
         """What only the end can tell."""
 
@@ -171,7 +175,7 @@ class Measurement:
         rates = self._rates() if self._has_real_feed else (None, None)
         calibration = self._calibration(warm_up_iterations, settled)
         self._sink.write(self._bench.facts(calibration, rates))
-        self._phase("measuring")
+        self._phase(MEASURING)
         reason = yield from self._measure()
         peaks = self._gang.gather([_or_minus_one(self._bench.peak_bytes())])
         self._sink.write(
@@ -374,7 +378,7 @@ class Measurement:
                 blocks=tuple(blocks),
             )
         )
-        self._sink.write(self._rounds[-1])
+        self._tell(self._rounds[-1])
 
     def _block(self, step: Step) -> Told[Block]:
         """Run and time one block; workers left out wait, then catch up."""
@@ -493,7 +497,13 @@ class Measurement:
 
     def _phase(self, name: str) -> None:
         self._bench.heartbeat(name)
-        self._sink.write(Phase(launch=self._plan.launch, name=name))
+        self._tell(Phase(launch=self._plan.launch, name=name))
+
+    def _tell(self, event: Phase | Round) -> None:
+        """Write it down, and let it be shown before anything is timed again."""
+        self._sink.write(event)
+        if self._gang.rank == 0:
+            self._bench.rest()
 
 
 def elapsed_per_round(rounds: Sequence[Round]) -> float:

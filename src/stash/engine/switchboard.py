@@ -19,6 +19,7 @@ from stash.engine.facts import gather_facts, unreadable_check
 from stash.engine.feed import Feeds, Unfed
 from stash.engine.gang import gather_gang
 from stash.engine.heartbeat import beat
+from stash.engine.intermission import Intermission
 from stash.engine.limits import evaluation_check, in_place_check, possible_steps
 from stash.engine.measure import Measurement, Sink
 from stash.engine.observe import Loop, Observer
@@ -73,6 +74,7 @@ class Switchboard:
         self._story: Iterator[None] | None = None
         self._telemetry: Telemetry | None = None
         self._recorder: Recorder | None = None
+        self._intermission = Intermission(run_folder)
         # By optimizer; a step that calls another step of the same one is hooked twice.
         self._held_rates: dict[int, list[list[Any]]] = {}
         self._natural_batches = 0  # of other loaders, since measuring began
@@ -249,6 +251,10 @@ class Switchboard:
     def heartbeat(self, doing: str) -> None:
         """A file that the launcher looks at: what this worker is at, and since when."""
         beat(self._run_folder, self._gang.rank, doing)
+
+    def rest(self) -> None:
+        """Let the launcher show what was written."""
+        self._intermission.take()
 
     def facts(self, calibration: Calibration, rates: tuple[Rate | None, Rate | None]) -> Facts:
         """All that is known about workload and machine."""

@@ -19,6 +19,7 @@ from types import FrameType
 import psutil
 
 from stash.engine.host import die_with_parent
+from stash.engine.intermission import Doorkeeper
 from stash.engine.plan import RECORDING, Plan
 from stash.launch import agent as agent_module
 from stash.results.recording import AnyEvent, RecordingReader
@@ -80,12 +81,14 @@ def run_gang(
     plan_path = run_folder / "plan.json"
     plan_path.write_text(plan.model_dump_json())
     reader = RecordingReader(run_folder / RECORDING)
+    doorkeeper = Doorkeeper(run_folder)
     agent = _start(run_folder, plan_path, workers, threads, script, point, plan.timeout_seconds)
     try:
-        failure = _watch(agent, plan, run_folder, reader, on_events, alarm)
+        failure = _watch(agent, plan, run_folder, reader, on_events, alarm, doorkeeper)
     finally:
         with uninterrupted():
             _end(agent)
+            doorkeeper.close()
             on_events(list(reader.new_events()))
     return failure
 
@@ -167,12 +170,17 @@ def _watch(
     reader: RecordingReader,
     on_events: Listener,
     alarm: Alarm,
+    doorkeeper: Doorkeeper,
 ) -> GangFailure | None:
     began = time.monotonic()
     last_beat: float | None = None  # kept: a worker may be about to write its file anew
     while True:
+        if doorkeeper.wait(POLL_SECONDS):
+            on_events(list(reader.new_events()))
+            doorkeeper.answer()
+        else:
+            on_events([])  # time has passed
         code = agent.poll()
-        on_events(list(reader.new_events()))
         if code == 0:
             return None
         if code is not None:
@@ -184,7 +192,6 @@ def _watch(
         silent = time.monotonic() - (began if last_beat is None else last_beat)
         if silent > plan.timeout_seconds and (last_beat is not None or silent > START_SECONDS):
             return _explain_hang(run_folder, silent)
-        time.sleep(POLL_SECONDS)
 
 
 def _end(agent: subprocess.Popen[bytes]) -> None:

@@ -1,7 +1,8 @@
 """Progress while a run measures: what is known so far, what it has cost, what is still to come.
 
-Drawing is the only work of the launching process while workers are timed, so it is rationed: it
-takes at most a hundredth of one core, however long the run becomes.
+Nothing is drawn while a block is timed: rounds are drawn while workers rest
+(engine/intermission.py), and the passing of time only before the first one. As workers wait
+meanwhile, drawing is rationed: it takes at most a hundredth of the run, however long that becomes.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from stash.report.characters import Charset
 from stash.report.figures import duration, figure, time_unit
 from stash.results.assemble import interval
 from stash.results.estimates import Times
-from stash.results.recording import Round
+from stash.results.recording import MEASURING, Round
 from stash.results.statistics import Estimate
 
-#: Estimates are recomputed no more often than this: the processors belong to the run.
+#: Estimates are recomputed no more often than this: the time belongs to the run.
 SECONDS_BETWEEN_UPDATES = 1.0
 #: And no more often than this many times what the last update took.
 UPDATE_RATION = 100.0
@@ -68,7 +69,7 @@ class Progress:
     def __enter__(self) -> Progress:
         self._began = self._shown = self._clock()
         if self._console.is_terminal:
-            # Refreshed by calls only: a thread of its own could wake up inside a timed block.
+            # Refreshed by calls only: a thread of its own would wake up inside a timed block.
             self._live = Live(console=self._console, auto_refresh=False, transient=True)
             self._live.start()
         return self
@@ -117,8 +118,8 @@ class Progress:
         return max(usual, UPDATE_RATION * self._update_seconds)
 
     def tick(self) -> None:
-        """Time has passed; nothing else is new. While rounds run, only they are drawn."""
-        if self._rounds:
+        """Time has passed; nothing else is new. While blocks are timed, nothing is drawn."""
+        if self._phase == MEASURING:
             return
         if self._live is not None and self._clock() - self._shown >= SECONDS_BETWEEN_UPDATES:
             self._shown = self._clock()
