@@ -34,6 +34,8 @@ STEPS = ("--steps", "node,scaleout", "--num-workers", 0, "--timeout", TIMEOUT_SE
 #: Once it measures, a run goes on for so long unless something ends it.
 MEASURE_MINUTES = 0.25
 START_SECONDS = 120.0
+#: By then an earlier run's node knocks at the address.
+STALE_SECONDS = 8.0
 
 SHIFTED_CLOCK = "import time\nreal = time.time\ntime.time = lambda: real() + 3600.0\n"
 OTHER_TORCH = """
@@ -114,6 +116,7 @@ class Fault:
     words: str = ""  # in the error, where the run fails
     first: str | None = None  # Python code that node 1 starts with
     port_taken: bool = False
+    stale_node: bool = False  # of an earlier run, which still looks for its first node
     small_disk: bool = False
     measures: bool = True
     minutes: float = MEASURE_MINUTES
@@ -131,6 +134,7 @@ FAULTS = {
     "another torch": Fault(
         nothing, (1,), r"Node 1 \(.*\) has torch 2\.6\.0", first=OTHER_TORCH, measures=False
     ),
+    "stale rendezvous": Fault(nothing, (0, 1), r"[Nn]ode 1 \(", stale_node=True, measures=False),
     "port taken": Fault(nothing, (1,), r"Something else uses", port_taken=True, measures=False),
 }
 
@@ -236,6 +240,14 @@ def _kept_elsewhere(node: Node) -> object:
     return Profile.load(kept[-1]) if kept else None
 
 
+def _earlier_node(pair: Sequence[Host]) -> subprocess.Popen[bytes]:
+    """Node 1 of a run whose node 0 is gone, and which asked for something else."""
+    words = [sys.executable, "-m", "stash", "profile", *map(str, ARGUMENTS), "--batch-size", "7"]
+    words += [*map(str, STEPS), "--nnodes", "2", "--node-rank", "1", "--rdzv-endpoint"]
+    words += [f"{pair[0].address}:{lab_cluster.PORT}"]
+    return subprocess.Popen([*pair[1].inside, *words], stderr=subprocess.DEVNULL)
+
+
 @contextlib.contextmanager
 def _surroundings(fault: Fault, pair: Sequence[Host], folder: Path) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
@@ -246,6 +258,10 @@ def _surroundings(fault: Fault, pair: Sequence[Host], folder: Path) -> Iterator[
             )
             stack.callback(server.wait)
             stack.callback(server.terminate)
+        if fault.stale_node:
+            earlier = _earlier_node(pair)
+            stack.callback(earlier.wait)
+            time.sleep(STALE_SECONDS)
         if fault.small_disk:
             disk = folder / "node-0" / "profiles"
             disk.mkdir(parents=True)
