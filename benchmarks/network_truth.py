@@ -30,12 +30,12 @@ from stash.results.estimates import Times
 from stash.results.profile import Profile
 from stash.results.steps import STALL_BY_NAME
 
-RATES = ("40mbit", "60mbit", "100mbit", "160mbit", "250mbit")
-#: Bytes scaled so that what is exchanged takes about as long as an iteration at these rates.
-DEVICES = {
-    "resnet50": "emulated:v100:bytes=0.02",
-    "vgg11": "emulated:v100:bytes=0.004",
-}
+MODELS = ("resnet50", "vgg11")
+#: A hundredth of the bytes in twice the time: a link that has this part of a rate is its equal.
+BYTE_SCALE, TIME_SCALE = 0.01, 2.0
+DEVICE = f"emulated:v100:bytes={BYTE_SCALE:g}:time={TIME_SCALE:g}"
+#: Equal to 4, 6, 10, 16 and 25 Gbit/s.
+RATES = ("20mbit", "30mbit", "50mbit", "80mbit", "125mbit")
 STEPS = "unsynced,node,cluster,spread"
 #: Rounds of the small runs that one run is cut into, to see how often intervals hold the truth.
 PART_ROUNDS = 8
@@ -44,13 +44,13 @@ OVERLAP = Path(__file__).with_name("overlap.py")
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--models", nargs="*", choices=tuple(DEVICES), default=list(DEVICES))
+    parser.add_argument("--models", nargs="*", choices=MODELS, default=list(MODELS))
     parser.add_argument("--rates", nargs="*", default=list(RATES))
     parser.add_argument("--minutes", type=float, default=1.0, help="for each model and rate")
     parser.add_argument("--short", action="store_true", help="one model, two rates")
     options = parser.parse_args()
     if options.short:
-        options.models, options.rates, options.minutes = ["resnet50"], ["60mbit", "250mbit"], 0.5
+        options.models, options.rates, options.minutes = ["resnet50"], ["30mbit", "125mbit"], 0.5
     found = []
     for rate in options.rates:
         with hosts(2, rate) as pair:
@@ -65,10 +65,9 @@ def run_case(
     pair: Sequence[Host], model: str, rate: str, latencies: dict[str, float], minutes: float
 ) -> dict[str, Any]:
     """Profile one model on two hosts; its network stall beside the closed form's."""
-    device = DEVICES[model]
-    across, buckets = predict(model, device, latencies["across"], pair[0].link)
-    inside, _ = predict(model, device, latencies["inside"], None)
-    arguments = [model, "--device", device, "--nproc-per-node", 2, "--steps", STEPS]
+    across, buckets = predict(model, DEVICE, latencies["across"], pair[0].link)
+    inside, _ = predict(model, DEVICE, latencies["inside"], None)
+    arguments = [model, "--device", DEVICE, "--nproc-per-node", 2, "--steps", STEPS]
     arguments += ["--half-width", "0.2%", "--max-minutes", minutes, "--num-workers", 0]
     with (
         tempfile.TemporaryDirectory(prefix="stash-network-") as folder,
@@ -83,6 +82,7 @@ def run_case(
     return {
         "model": model,
         "rate": rate,
+        "equal_to_gbit": pair[0].link.bits_per_second * TIME_SCALE / BYTE_SCALE / 1e9,
         "buckets": buckets,
         "rounds": profile.run.rounds,
         "latency_ms": {where: round(1e3 * value, 3) for where, value in latencies.items()},
@@ -92,8 +92,9 @@ def run_case(
             None if value is None else round(1e3 * value, 3)
             for value in (stall.estimate, stall.low, stall.high)
         ],
+        "percent_of_node": round(profile.stalls["network"].percent.estimate, 1),
         "parts": parts(profile, truth),
-        "wire_over_closed_form": round(wire_ratio(profile, device, pair[0].link.mtu), 4),
+        "wire_over_closed_form": round(wire_ratio(profile, pair[0].link.mtu), 4),
         "warnings": [check.name for check in profile.checks if check.status == "warn"],
     }
 
@@ -111,16 +112,15 @@ def parts(profile: Profile, truth: float) -> list[int]:
     return [count, held]
 
 
-def wire_ratio(profile: Profile, device: str, mtu: int) -> float:
+def wire_ratio(profile: Profile, mtu: int) -> float:
     """Bytes that left node 0 in cluster blocks over 2 (n-1)/n of the gradients, headers included.
 
     Its other worker is held, so its loopback is quiet but for the barriers of a block.
     """
-    scale = float(device.partition("bytes=")[2].partition(":")[0])
     blocks = profile.steps["cluster"].blocks
     sent = sum(block.disturbance.network_bytes for block in blocks)
     iterations = sum(block.iterations + block.lead_in_iterations for block in blocks)
-    payload = scale * profile.workload.gradient_bytes  # 2 (n-1)/n is one for two workers
+    payload = BYTE_SCALE * profile.workload.gradient_bytes  # 2 (n-1)/n is one for two workers
     return sent / iterations / (payload * mtu / (mtu - TCP_IP_HEADERS))
 
 
