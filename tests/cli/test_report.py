@@ -63,4 +63,4 @@ def test_a_package_that_is_missing_is_named_with_how_to_get_it(
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     assert run.returncode == 1
-    assert f"({package})" in run.stderr and "pip install 'stash-profiler[report]'" in run.stderr
+    assert f"({package})" in run.stderr and "pip install '.[report]'" in run.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -308,6 +309,23 @@ def test_blocks_are_whole_bursts_also_where_an_iteration_takes_several_batches(
     assert feeds.unit == unit
     assert feeds.unit * per_iteration % workers == 0
     assert feeds.prefetched * per_iteration >= 2 * workers
+
+
+def test_storage_has_as_many_readers_as_the_loader_has_workers(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readers = []
+
+    class Pool(ThreadPoolExecutor):
+        def __init__(self, count: int) -> None:
+            readers.append(count)
+            super().__init__(count)
+
+    monkeypatch.setattr("stash.engine.feed.ThreadPoolExecutor", Pool)
+    feeds = make(DataLoader(Numbers(), batch_size=2, num_workers=4), per_iteration=4)
+    feeds.use_window(Window(lead=1, timed=2, tail=1))
+    feeds.seconds_to_read()
+    assert feeds.unit == 1 and readers == [4]
 
 
 def test_an_accumulating_loop_has_windows_in_iterations(make: Make) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from launch.hosting import LOOP, run_hosted, write
+from stash.engine import host
 from stash.results.recording import End, Facts, Round
 
 pytestmark = pytest.mark.gang
@@ -147,3 +148,22 @@ def test_a_script_that_is_not_there_is_told(tmp_path: Path) -> None:
 def test_loader_workers_that_the_script_left_behind_are_ended(tmp_path: Path) -> None:
     script = write(tmp_path, LOOP, "kept = iter(loader); next(kept); list(iterate())")
     assert run_hosted(tmp_path, str(script)).code == 0
+
+
+@pytest.mark.parametrize(
+    ("usable", "given"),
+    [
+        (4, {2, 3}),  # cores of our own: the second of two workers gets the second half
+        (2, None),  # a quota of two cores' time on four cores: other containers have one, too
+    ],
+)
+def test_workers_are_pinned_to_cores_and_not_under_a_quota(
+    usable: int, given: set[int] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pinned = []
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: {0, 1, 2, 3})
+    monkeypatch.setattr("os.sched_setaffinity", lambda process, cores: pinned.append(set(cores)))
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    host._pin(usable)
+    assert pinned == ([] if given is None else [given])

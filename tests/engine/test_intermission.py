@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import threading
 import time
 from pathlib import Path
@@ -73,6 +75,27 @@ def test_an_answer_that_came_too_late_is_not_taken_for_the_next(
         worker.take()
         assert time.monotonic() - began >= 0.04
     doorkeeper.close()
+
+
+def test_a_worker_with_very_many_open_files_knocks_as_well(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 1200:
+        pytest.skip(f"only {hard} files may be open at once here: ulimit -Hn")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 1200), hard))
+    doorkeeper = Doorkeeper(tmp_path)
+    held = [os.open(os.devnull, os.O_RDONLY) for _ in range(1050)]
+    try:
+        worker = threading.Thread(target=Intermission(tmp_path).take)
+        worker.start()
+        assert doorkeeper.wait(5.0)
+        doorkeeper.answer()
+        worker.join(5.0)
+        assert not worker.is_alive()
+    finally:
+        for one in held:
+            os.close(one)
+        doorkeeper.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_where_nobody_can_knock_every_moment_has_to_do(

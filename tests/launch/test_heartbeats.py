@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from stash.engine.intermission import Doorkeeper
 from stash.engine.plan import Plan
 from stash.launch import supervise
 from stash.results.recording import RecordingReader
@@ -40,5 +41,7 @@ def test_a_heartbeat_that_is_just_being_written_is_no_silence(
     agent: Any = Agent(looks=20)
     plan = Plan(steps=("node",), workload="x", timeout_seconds=0.05)
     reader = RecordingReader(tmp_path / "recording.jsonl")
-    failure = supervise._watch(agent, plan, tmp_path, reader, empty, lambda: None)
+    door = Doorkeeper(tmp_path)
+    failure = supervise._watch(agent, plan, tmp_path, reader, empty, lambda: None, door)
+    door.close()
     assert failure is None

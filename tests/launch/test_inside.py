@@ -39,9 +39,10 @@ def test_workers_that_torchrun_has_started_measure_and_start_nothing(tmp_path: P
         ({"nproc_per_node": 4}, "has started 2 workers"),
         ({"launches": 2}, "--launches"),
         ({"resume": Path("p.json")}, "--resume"),
+        ({"protect": (Path("checkpoints"),)}, "--protect"),
     ],
 )
-def test_what_would_start_workers_is_refused(
+def test_what_only_a_launcher_of_our_own_can_do_is_refused(
     options: dict[str, object], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in (("RANK", "0"), ("WORLD_SIZE", "2"), ("LOCAL_WORLD_SIZE", "2")):

@@ -78,6 +78,25 @@ def test_a_node_that_is_not_alike_is_refused_on_both_sides(
             made.wait_for_all(5)
 
 
+def test_a_refusal_is_not_forgotten_when_the_next_node_is_alike() -> None:
+    with reception(nodes=3) as (made, port):
+        with pytest.raises(StashError, match="has torch"):
+            join(place(1, port, 3), hello(1, torch="2.6"), 5)
+        channel = join(place(2, port, 3), hello(2), 5)
+        with pytest.raises(StashError, match=r"Node 1 \(host-1\) has torch 2.6"):
+            made.wait_for_all(0.5)
+        channel.close()
+
+
+def test_a_port_is_free_again_after_a_meeting() -> None:
+    with reception() as (_, port):
+        pass
+    again = Reception(place(0, port), hello(0))
+    again.close()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), 1.0)
+
+
 def test_a_node_that_is_there_already_is_refused_and_the_run_goes_on() -> None:
     with reception() as (made, port):
         first = join(place(1, port), hello(1), 5)

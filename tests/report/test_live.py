@@ -12,7 +12,7 @@ from rich.console import Console
 from profiles import HAND_WORKED, noisy, rounds_of
 from stash.report.live import Progress
 from stash.results.estimates import Times
-from stash.results.recording import MEASURING, Round
+from stash.results.recording import Round
 
 ROUNDS = rounds_of([noisy(HAND_WORKED, rounds=40)])
 
@@ -37,6 +37,7 @@ def shown(on: Console) -> str:
 def test_outside_a_terminal_every_phase_is_a_line() -> None:
     on, clock = console(terminal=False), Clock()
     with Progress(on, max_seconds=600, price_usd_per_hour=36.0, clock=clock) as progress:
+        progress.limits_begin()
         progress.phase("calibrating")
         clock.now += 60
         progress.phase("measuring")
@@ -93,6 +94,7 @@ def test_what_is_to_come_follows_from_how_fast_intervals_shrink() -> None:
     with Progress(
         on, half_width_asked=asked, max_seconds=100, price_usd_per_hour=36.0, clock=clock
     ) as progress:
+        progress.limits_begin()
         progress.round(ROUNDS[:1])
         clock.now += 18  # nine rounds of two seconds
         progress.round(ROUNDS[:10])
@@ -152,23 +154,39 @@ def test_estimates_are_computed_no_more_than_once_a_second(
     assert computed == list(range(1, 41, 4))
 
 
-def test_time_passes_on_the_screen_until_blocks_are_timed() -> None:
+def test_time_passes_on_the_screen_until_workers_run() -> None:
     on, clock = console(terminal=True), Clock()
     with Progress(on, max_seconds=120, clock=clock) as progress:
-        progress.phase("calibrating")
+        progress.phase("preparing")
         clock.now += 5
         progress.tick()
         assert "5.0 s so far" in shown(on)
-        progress.phase(MEASURING)
+        progress.limits_begin()
+        progress.phase("loader rates")
         clock.now += 5
         before = shown(on)
         progress.tick()
         assert shown(on) == before
 
 
+def test_limits_count_from_the_first_iteration() -> None:
+    on, clock = console(terminal=False), Clock()
+    with Progress(on, max_seconds=60, clock=clock) as progress:
+        clock.now += 30
+        progress.phase("starting workers")
+        progress.limits_begin()
+        clock.now += 20
+        progress.limits_begin()
+        progress.phase("measuring")
+    first, second = shown(on).splitlines()
+    assert first.endswith("30 s so far, at most 60 s to go")
+    assert second.endswith("50 s so far, at most 40 s to go")
+
+
 def test_time_to_go_is_never_negative() -> None:
     on, clock = console(terminal=False), Clock()
     with Progress(on, max_seconds=10, clock=clock) as progress:
+        progress.limits_begin()
         clock.now += 60
         progress.phase("closing")
     assert "at most 0 s to go" in shown(on)

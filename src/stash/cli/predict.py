@@ -1,4 +1,4 @@
-"""`stash predict`: the profile of a model on a machine that nobody has rented yet."""
+"""`stash predict`: the profile of a model on a machine that you have not rented."""
 
 from __future__ import annotations
 
@@ -17,7 +17,13 @@ def predict(
     ] = None,
     dtype: Annotated[str, typer.Option(help="fp32, tf32, amp or bf16.")] = "fp32",
     from_profile: Annotated[
-        Path | None, typer.Option("--from", help="A measured profile to calibrate on.")
+        str | None,
+        typer.Option(
+            "--from", help="A measured profile to calibrate on: file, name, start of id, `last`."
+        ),
+    ] = None,
+    folder: Annotated[
+        Path | None, typer.Option("--in", help="Folder with profiles, for --from.")
     ] = None,
     data: Annotated[
         Path | None, typer.Option(help="Data that a factory of your own needs to build its model.")
@@ -43,6 +49,7 @@ def predict(
     """Predict where the time would go on a machine of the catalog."""
     from stash.cli.output import print_document, report_console
     from stash.predict.api import predict as make
+    from stash.results import store
 
     profile = make(
         workload,
@@ -50,7 +57,7 @@ def predict(
         nnodes=nnodes,
         batch_size=batch_size,
         dtype=dtype,
-        from_profile=from_profile,
+        from_profile=from_profile and store.find(from_profile, folder or store.DEFAULT_FOLDER),
         data=data,
         samples=samples,
         samples_per_core=samples_per_core,
@@ -59,8 +66,6 @@ def predict(
         snapshot=snapshot,
     )
     if out is not None:
-        from stash.results import store
-
         store.save(profile, out)
     if as_json:
         print_document(profile)

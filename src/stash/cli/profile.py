@@ -70,7 +70,7 @@ def profile(
     ] = None,
     half_width: Annotated[
         str,
-        typer.Option(help="Stop when every stall is known this well, in parts of an iteration."),
+        typer.Option(help="Stop when every stall is known this well: 3% or 0.03 of an iteration."),
     ] = "3%",
     launches: Annotated[int, typer.Option(help="Start the workers anew this many times.")] = 1,
     max_minutes: Annotated[float, typer.Option(help="Measure for at most this long.")] = 10.0,
@@ -78,13 +78,13 @@ def profile(
         int | None, typer.Option(help="Measure at most this many rounds.")
     ] = None,
     max_usd: Annotated[
-        float | None, typer.Option(help="Spend at most this much (needs a price).")
+        float | None, typer.Option(help="Measure for at most this much money (needs a price).")
     ] = None,
     timeout: Annotated[
         float, typer.Option(help="Give up when no worker has moved for so many seconds.")
     ] = 300.0,
     price_usd_per_hour: Annotated[
-        float | None, typer.Option(help="What this machine costs.")
+        float | None, typer.Option(help="What one machine costs; several are counted each.")
     ] = None,
     sweep: Annotated[
         str | None,
@@ -229,6 +229,7 @@ def _measure(request: Request) -> Measured:
     from stash.cli.output import progress_console
     from stash.engine.plan import MIN_ROUNDS
     from stash.launch.api import measure
+    from stash.launch.placement import place
     from stash.report.live import Progress
     from stash.results.recording import Phase, Round
 
@@ -240,13 +241,14 @@ def _measure(request: Request) -> Measured:
         max_seconds=limit,
         max_usd=request.max_usd,
         min_rounds=MIN_ROUNDS,
-        price_usd_per_hour=None if price is None else price * (request.nnodes or 1),
+        price_usd_per_hour=None if price is None else price * place(request, os.environ).nodes,
         half_width_asked=request.half_width,
     ) as progress:
 
         def show(events: Iterable[Event]) -> None:
             for event in events:
                 if isinstance(event, Phase):
+                    progress.limits_begin()
                     progress.phase(event.name)
                 elif isinstance(event, Round):
                     rounds.append(event)
@@ -277,7 +279,11 @@ def _fraction(text: str) -> float:
         value = float(text.strip().rstrip("%"))
     except ValueError:
         raise UsageError(f"--half-width: {text!r} is not a size such as 3% or 0.03.") from None
-    return value / 100.0 if text.strip().endswith("%") else value
+    if text.strip().endswith("%"):
+        return value / 100.0
+    if value >= 1:
+        raise UsageError(f"--half-width: {text} of an iteration is more than all of it; {text}%?")
+    return value
 
 
 def _counts(text: str) -> list[int]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 MISSING = (
     "The report needs packages that are not installed ({name}). "
-    "Install them with `pip install 'stash-profiler[report]'`."
+    "Install them with `pip install '.[report]'` in the folder of Stash."
 )
 
 

@@ -7,7 +7,9 @@ the first one turns the recording into the profile when it leaves.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
+import platform
 import secrets
 import shutil
 import signal
@@ -63,11 +65,11 @@ class Direct:
     def prepare(cls, plan: Plan, out: Path) -> Direct:
         """A folder that all workers of this launch on this node share."""
         signal.signal(signal.SIGTERM, _terminate)  # complete rounds are kept
-        # All workers of a node are children of one torchrun; nodes may share the folder `out`.
-        node = os.environ.get("GROUP_RANK", "0")
-        run_folder = out.absolute() / f".run-{node}-{os.getppid()}"
+        run_folder = out.absolute() / f".run-{_launch_name()}"
         run_folder.mkdir(parents=True, exist_ok=True)
         leads = os.environ.get("RANK", "0") == "0"
+        if leads:  # a launch of the same name may have been killed here
+            (run_folder / RECORDING).unlink(missing_ok=True)
         return cls(plan, run_folder, out.absolute(), leads)
 
     def end(self, failure: str | None) -> None:
@@ -100,6 +102,18 @@ class Direct:
             failure=failure,
         )
         return assemble(recording, outcome)
+
+
+def _launch_name() -> str:
+    """The same for all workers of this launch on this node, and for no others.
+
+    Nodes, and pods that run at the same time, may share a folder; in a pod every torchrun may have
+    the same process number.
+    """
+    variables = ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "MASTER_ADDR", "MASTER_PORT")
+    parts = [platform.node(), str(os.getppid()), *(os.environ.get(one, "") for one in variables)]
+    node = os.environ.get("GROUP_RANK", "0")
+    return f"{node}-{hashlib.sha256('/'.join(parts).encode()).hexdigest()[:12]}"
 
 
 def _plan(options: argparse.Namespace) -> Plan:

@@ -213,7 +213,7 @@ class Feeds:
         """Samples and seconds of reading from storage alone, with as many readers as the loader."""
         self.empty_page_cache()
         began = time.perf_counter()
-        with ThreadPoolExecutor(self.unit) as pool:
+        with ThreadPoolExecutor(max(1, self.source.loader_workers)) as pool:
             read_bytes = sum(pool.map(_read, self.files))
         return read_bytes / self._bytes_per_sample(), time.perf_counter() - began
 

@@ -168,10 +168,15 @@ def _run_file(path: Path) -> None:
 
 
 def _pin(usable: int) -> None:
-    """Give this worker its own cores: equal shares, in order of local rank."""
+    """Give this worker its own cores: equal shares, in order of local rank.
+
+    Not under a quota: it grants time, not cores, and other containers would choose the same ones.
+    """
     if not hasattr(os, "sched_setaffinity"):
         return
-    cores = sorted(os.sched_getaffinity(0))[:usable]
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) > usable:
+        return
     workers = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     share = len(cores) // workers
     first = int(os.environ.get("LOCAL_RANK", "0")) * share

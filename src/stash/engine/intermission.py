@@ -93,7 +93,9 @@ class Doorkeeper:
 
 
 def _readable(pipe: int, seconds: float) -> bool:
-    return bool(select.select([pipe], [], [], seconds)[0])
+    waiting = select.poll()  # unlike select.select, also where a process has very many files open
+    waiting.register(pipe, select.POLLIN)
+    return bool(waiting.poll(1000 * seconds))
 
 
 def _empty(pipe: int) -> None:

@@ -18,7 +18,6 @@ from stash.engine.gang import Gang
 from stash.engine.plan import Plan
 from stash.results.estimates import Times
 from stash.results.recording import (
-    MEASURING,
     Block,
     Calibration,
     Check,
@@ -175,7 +174,7 @@ class Measurement:
         rates = self._rates() if self._has_real_feed else (None, None)
         calibration = self._calibration(warm_up_iterations, settled)
         self._sink.write(self._bench.facts(calibration, rates))
-        self._phase(MEASURING)
+        self._phase("measuring")
         reason = yield from self._measure()
         peaks = self._gang.gather([_or_minus_one(self._bench.peak_bytes())])
         self._sink.write(

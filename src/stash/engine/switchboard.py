@@ -175,7 +175,7 @@ class Switchboard:
 
     def _earlier_rounds(self) -> list[Round]:
         """Those of a profile that is continued: the launcher has put them into the recording."""
-        if self._gang.rank != 0:
+        if self._gang.rank != 0 or not self._plan.earlier_rounds:
             return []
         events = RecordingReader(self._run_folder / RECORDING).new_events()
         return [event for event in events if isinstance(event, Round)]

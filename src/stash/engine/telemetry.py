@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 
 from stash.hardware import nvml
+from stash.hardware.machine import this_machine
 from stash.results.recording import Disturbance
 
 CLOCK_FILE = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq")  # in kHz
@@ -43,21 +45,40 @@ class Telemetry:
         )
 
     def _read(self) -> dict[str, float]:
-        times = psutil.cpu_times()
-        steal = float(getattr(times, "steal", 0.0))
-        idle = times.idle + float(getattr(times, "iowait", 0.0))
-        # Linux counts guest time inside user time already.
-        guest = float(getattr(times, "guest", 0.0)) + float(getattr(times, "guest_nice", 0.0))
+        busy, steal = _busy_and_steal_seconds()
         disk = psutil.disk_io_counters()
         network = psutil.net_io_counters()
         return {
             "wall": time.perf_counter(),
-            "busy": sum(times) - idle - steal - guest,
+            "busy": busy,
             "steal": steal,
             "disk": float(disk.read_bytes) if disk else 0.0,
             "network": float(network.bytes_sent) if network else 0.0,
             "worker": _worker_cpu_seconds(),
         }
+
+
+def _busy_and_steal_seconds() -> tuple[float, float]:
+    """Of the cores that this job may use, whoever used them.
+
+    A quota without cores of its own is worth so many average ones.
+    """
+    here = this_machine()
+    every = psutil.cpu_times(percpu=True)
+    own = [every[number] for number in here.core_numbers if number < len(every)] or every
+    worth = here.cores / len(own)
+    return worth * sum(map(_busy_seconds, own)), worth * sum(map(_steal_seconds, own))
+
+
+def _busy_seconds(times: Any) -> float:
+    idle = times.idle + getattr(times, "iowait", 0.0)
+    # Linux counts guest time inside user time already.
+    guest = getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)
+    return float(sum(times) - idle - guest - _steal_seconds(times))
+
+
+def _steal_seconds(times: Any) -> float:
+    return float(getattr(times, "steal", 0.0))
 
 
 def _worker_cpu_seconds() -> float:

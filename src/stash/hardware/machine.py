@@ -21,6 +21,7 @@ class Machine:
     system: str
     cpu: str
     cores: int
+    core_numbers: tuple[int, ...]  # on which this process may run; with a quota, more than cores
     memory_bytes: int
 
 
@@ -32,16 +33,21 @@ def this_machine() -> Machine:
         system=f"{platform.system()} {platform.release()}",
         cpu=_cpu_name(),
         cores=usable_cores(),
+        core_numbers=_core_numbers(),
         memory_bytes=usable_memory_bytes(),
     )
 
 
 def usable_cores() -> int:
     """Logical cores that this process may run on, less what a container's quota withholds."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    cores = len(affinity(0)) if affinity else (os.cpu_count() or 1)
+    cores = len(_core_numbers())
     quota = _cpu_quota()
     return cores if quota is None else max(1, min(cores, int(quota)))
+
+
+def _core_numbers() -> tuple[int, ...]:
+    affinity = getattr(os, "sched_getaffinity", None)
+    return tuple(sorted(affinity(0) if affinity else range(os.cpu_count() or 1)))
 
 
 def usable_memory_bytes() -> int:

@@ -60,7 +60,8 @@ def offers_from_network(clouds: Iterable[str]) -> list[Offer]:
         gpuhunt: Any = importlib.import_module("gpuhunt")
     except ImportError:
         raise StashError(
-            "Fresh prices need the package gpuhunt: pip install 'stash-profiler[prices]'. "
+            "Fresh prices need the package gpuhunt: "
+            "`pip install '.[prices]'` in the folder of Stash. "
             "Without it, the prices that come with Stash are used."
         ) from None
     try:

@@ -120,6 +120,32 @@ def take_part(request: Request) -> Followed:
 
 
 def _measure(prepared: Prepared, lead: Lead, earlier: Profile | None, listen: Listener) -> Measured:
+    listen = _while_it_lasts(listen)
+    restore = interrupt_on_terminate()
+    try:
+        return _measure_and_save(prepared, lead, earlier, listen)
+    finally:
+        restore()
+
+
+def _while_it_lasts(listen: Listener) -> Listener:
+    """Whoever watches may go away, a terminal or the end of a pipe; what is measured is kept."""
+    there = True
+
+    def tell(events: Iterable[Event]) -> None:
+        nonlocal there
+        try:
+            if there:
+                listen(events)
+        except (OSError, SystemExit):  # rich leaves the program when a pipe is broken
+            there = False
+
+    return tell
+
+
+def _measure_and_save(
+    prepared: Prepared, lead: Lead, earlier: Profile | None, listen: Listener
+) -> Measured:
     request = prepared.request
     run_folder = Path(tempfile.mkdtemp(prefix="stash-run-"))
     recording = Recording()
@@ -161,10 +187,12 @@ def _with_links(
     plan = prepared.plan.model_copy(update={"launch": made.run.launches})
     try:
         links = beside_a_profile(lead, plan, prepared.workers, prepared.threads, listen)
-    except StashError as error:
-        missing = Check(name="links", status="warn", message=error.message[:4000])
+    except KeyboardInterrupt:
+        return made, True
+    except Exception as error:  # whatever it is, the profile is there already
+        missing = Check(name="links", status="warn", message=str(error)[:4000])
         kept = made.model_copy(update={"checks": (*made.checks, missing)})
-        return kept, error.exit_code == INTERRUPTED
+        return kept, isinstance(error, StashError) and error.exit_code == INTERRUPTED
     interrupted = links.run.stopped_because == "interrupted"
     return made.model_copy(update={"links": links}), interrupted
 
@@ -211,7 +239,6 @@ def _run_launches(
         recording.add(known)
         listen(known)
 
-    restore = interrupt_on_terminate()
     first = 0
     try:
         if earlier is not None:
@@ -229,8 +256,6 @@ def _run_launches(
                 return f"{failure.message}\nAll logs: {folder}", False
     except KeyboardInterrupt:
         return None, True
-    finally:
-        restore()
     return None, False
 
 

@@ -22,6 +22,11 @@ def run(request: Request) -> NoReturn:
             "--launches, --resume and --links start workers, which here the launcher around Stash "
             "does."
         )
+    if request.protect:
+        raise UsageError(
+            "--protect needs a process beside the workers, and here the launcher around Stash "
+            "starts workers only. Give the script another output folder by its own flags."
+        )
     workers = int(os.environ["WORLD_SIZE"])
     per_node = int(os.environ.get("LOCAL_WORLD_SIZE", workers))
     if request.nproc_per_node not in (None, per_node):

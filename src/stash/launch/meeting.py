@@ -254,6 +254,8 @@ class Reception:
 
     def close(self) -> None:
         """Stop listening and end all connections."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)  # closing alone leaves accept() waiting
         self._socket.close()
         for member in self.members:
             member.channel.close()
@@ -295,8 +297,9 @@ class Reception:
             )
         if not 0 < hello.node < self._place.nodes:
             return f"{who}: this run has nodes 0 to {self._place.nodes - 1}."
-        self._refusal = _mismatch(who, hello, self._own)
-        return self._refusal
+        mismatch = _mismatch(who, hello, self._own)
+        self._refusal = self._refusal or mismatch
+        return mismatch
 
 
 def _mismatch(who: str, hello: Hello, own: Hello) -> str | None:

@@ -72,7 +72,9 @@ class Lead:
         self._done.clear()
         for member in self.members:
             member.channel.send(Start(plan=plan, port=port))
-        interface = interface_of(self._place.host) if self.members else None
+        # The given host may be a name, which no interface has.
+        here = self.members[0].channel.own_address if self.members else None
+        interface = None if here is None else interface_of(here)
         try:
             yield Point(self._place.nodes, 0, self._place.host, port, interface)
         finally:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from stash.workloads.workload import Workload
 
 MAX_LOADER_WORKERS = 8
-#: The suite passes with this release (`make oldest`); the same number stands in pyproject.toml.
+#: `make oldest` runs the suite with this release; the same number stands in pyproject.toml.
 OLDEST_TORCH = (2, 6)
 
 

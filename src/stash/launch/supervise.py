@@ -108,16 +108,18 @@ def interrupt_on_terminate() -> Callable[[], None]:
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """A second Ctrl-C must not cost what the first one is about to save."""
+    """A second Ctrl-C or SIGTERM must not cost what the first one is about to save."""
+    both = (signal.SIGINT, signal.SIGTERM)
     try:
-        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        before = [signal.signal(number, signal.SIG_IGN) for number in both]
     except ValueError:  # not in the main thread, which alone is interrupted
         yield
         return
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in zip(both, before, strict=True):
+            signal.signal(number, handler)
 
 
 def _start(

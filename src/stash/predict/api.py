@@ -1,4 +1,4 @@
-"""`stash.predict`: what training would take on a machine that nobody has rented yet.
+"""`stash.predict`: what training would take on a machine that you have not rented.
 
 The story of one prediction: find the machine and the model's facts, check that it fits, calibrate,
 predict the steps, write the document.

@@ -1,7 +1,7 @@
 """Progress while a run measures: what is known so far, what it has cost, what is still to come.
 
 Nothing is drawn while a block is timed: rounds are drawn while workers rest
-(engine/intermission.py), and the passing of time only before the first one. As workers wait
+(engine/intermission.py), and the passing of time only before they run. As workers wait
 meanwhile, drawing is rationed: it takes at most a hundredth of the run, however long that becomes.
 """
 
@@ -20,7 +20,7 @@ from stash.report.characters import Charset
 from stash.report.figures import duration, figure, time_unit
 from stash.results.assemble import interval
 from stash.results.estimates import Times
-from stash.results.recording import MEASURING, Round
+from stash.results.recording import Round
 from stash.results.statistics import Estimate
 
 #: Estimates are recomputed no more often than this: the time belongs to the run.
@@ -64,6 +64,7 @@ class Progress:
         self._first_round: tuple[int, float] | None = None  # how many were there, and when
         self._update_seconds = 0.0
         self._began = self._shown = clock()
+        self._limits_began: float | None = None
         self._live: Live | None = None
 
     def __enter__(self) -> Progress:
@@ -82,6 +83,11 @@ class Progress:
     ) -> None:
         if self._live is not None:
             self._live.stop()
+
+    def limits_begin(self) -> None:
+        """Workers run their first iteration: from now on limits of time and money count."""
+        if self._limits_began is None:
+            self._limits_began = self._clock()
 
     def phase(self, name: str) -> None:
         """The run has begun something else."""
@@ -118,8 +124,8 @@ class Progress:
         return max(usual, UPDATE_RATION * self._update_seconds)
 
     def tick(self) -> None:
-        """Time has passed; nothing else is new. While blocks are timed, nothing is drawn."""
-        if self._phase == MEASURING:
+        """Time has passed; nothing else is new. Once workers run, they say when to draw."""
+        if self._limits_began is not None:
             return
         if self._live is not None and self._clock() - self._shown >= SECONDS_BETWEEN_UPDATES:
             self._shown = self._clock()
@@ -173,7 +179,7 @@ class Progress:
     def _spent(self) -> str:
         seconds = self._clock() - self._began
         words = [f"{duration(seconds)}{self._dollars(seconds)} so far"]
-        most = None if self._max_seconds is None else max(0.0, self._max_seconds - seconds)
+        most = self._most_seconds()
         expected = _least(self._expected_seconds(), most)
         if expected is not None and expected != most:
             words.append(f"about {duration(expected)}{self._dollars(expected)} to go")
@@ -181,6 +187,13 @@ class Progress:
             left = f"at most {duration(most)}{self._dollars(most)}"
             words.append(left if len(words) > 1 else f"{left} to go")
         return ", ".join(words)
+
+    def _most_seconds(self) -> float | None:
+        """What is left at most, as far as limits say so."""
+        if self._max_seconds is None:
+            return None
+        counted = 0.0 if self._limits_began is None else self._clock() - self._limits_began
+        return max(0.0, self._max_seconds - counted)
 
     def _expected_seconds(self) -> float | None:
         """What is left if intervals go on to shrink with the root of the number of rounds."""

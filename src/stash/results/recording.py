@@ -165,10 +165,6 @@ class Facts(Model):
     checks: tuple[Check, ...]
 
 
-#: The phase in which blocks are timed.
-MEASURING = "measuring"
-
-
 class Phase(Model):
     """What the gang is doing now, for whoever watches."""
 

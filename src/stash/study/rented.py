@@ -1,4 +1,4 @@
-"""Cells of machines that nobody has rented: predicted, and the same whenever they are."""
+"""Cells of machines that are not here: predicted, and the same whenever they are."""
 
 from __future__ import annotations
 

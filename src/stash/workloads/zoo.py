@@ -221,7 +221,7 @@ def _transformers(model: str) -> ModuleType:
     except ImportError as error:
         raise UsageError(
             f"The model {model} needs the package transformers, which is not installed ({error}); "
-            "pip install 'stash-profiler[nlp]' brings it."
+            "`pip install '.[nlp]'` in the folder of Stash brings it."
         ) from error
 
 

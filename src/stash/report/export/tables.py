@@ -155,7 +155,7 @@ def write_parquet(rows: Iterable[Row], columns: Iterable[str], path: Path) -> No
     except ModuleNotFoundError as error:
         raise StashError(
             f"The package {error.name} is not installed. "
-            "Install it with `pip install 'stash-profiler[parquet]'`."
+            "Install it with `pip install '.[parquet]'` in the folder of Stash."
         ) from None
     schema = pyarrow.schema([(name, _parquet_type(name)) for name in columns])
     table = pyarrow.Table.from_pylist(list(rows), schema=schema)

@@ -109,7 +109,7 @@ def _extra(name: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         raise StashError(
             f"The package {error.name} is not installed. "
-            f"Install it with `pip install 'stash-profiler[{name}]'`."
+            f"Install it with `pip install '.[{name}]'` in the folder of Stash."
         ) from None
 
 
