@@ -34,6 +34,8 @@ def run(request: Request) -> NoReturn:
             f"--nproc-per-node is {request.nproc_per_node}, and the launcher around Stash has "
             f"started {per_node} workers on this node. Leave the option out."
         )
+    if workers % per_node:
+        raise UsageError("Stash needs equally many workers on all nodes (--nproc-per-node).")
     prepared = prepare(replace(request, nproc_per_node=per_node), nodes=workers // per_node)
     direct = Direct.prepare(prepared.plan, request.out)
     host.work(prepared.plan, direct.run_folder, direct, *_script(prepared, direct))
