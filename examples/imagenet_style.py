@@ -88,7 +88,7 @@ def main() -> None:
         ],
         milestones=[1],
     )
-    first_epoch = resume(options, model, optimizer, schedule)
+    first_epoch, best = resume(options, model, optimizer, schedule)
     train_data = Folder(options.data / "train", flip=True)
     sampler: DistributedSampler[tuple[torch.Tensor, int]] = DistributedSampler(train_data)
     train_loader = DataLoader(
@@ -96,15 +96,14 @@ def main() -> None:
     )
     val_loader = DataLoader(Folder(options.data / "val", flip=False), options.batch_size)
 
-    best = 0.0
     for epoch in range(first_epoch, options.epochs):
         sampler.set_epoch(epoch)
         train(train_loader, model, criterion, optimizer, epoch, options)
         accuracy = validate(val_loader, model)
         schedule.step()
+        is_best, best = accuracy >= best, max(accuracy, best)
         if rank == 0:
-            save(options, epoch, model, optimizer, schedule, is_best=accuracy >= best)
-        best = max(best, accuracy)
+            save(options, epoch, model, optimizer, schedule, best, is_best=is_best)
     dist.destroy_process_group()
 
 
@@ -133,7 +132,7 @@ def validate(loader, model) -> float:  # type: ignore[no-untyped-def]
     return float(right[0] / right[1])
 
 
-def save(options, epoch, model, optimizer, schedule, *, is_best) -> None:  # type: ignore[no-untyped-def]
+def save(options, epoch, model, optimizer, schedule, best, *, is_best) -> None:  # type: ignore[no-untyped-def]
     options.output.mkdir(parents=True, exist_ok=True)
     path = options.output / "checkpoint.pth.tar"
     state = {
@@ -141,20 +140,21 @@ def save(options, epoch, model, optimizer, schedule, *, is_best) -> None:  # typ
         "model": model.state_dict(),
         "optimizer": optimizer.state_dict(),
         "schedule": schedule.state_dict(),
+        "best": best,
     }
     torch.save(state, path)
     if is_best:
         shutil.copyfile(path, options.output / "model_best.pth.tar")
 
 
-def resume(options, model, optimizer, schedule) -> int:  # type: ignore[no-untyped-def]
+def resume(options, model, optimizer, schedule) -> tuple[int, float]:  # type: ignore[no-untyped-def]
     if options.resume is None:
-        return 0
+        return 0, 0.0
     state = torch.load(options.resume)
     model.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
     schedule.load_state_dict(state["schedule"])
-    return int(state["epoch"])
+    return int(state["epoch"]), float(state["best"])
 
 
 def parse() -> argparse.Namespace:

@@ -89,13 +89,39 @@ def test_parquet_holds_the_same_as_csv(tmp_path: Path, blocks: bool) -> None:
     rows_of = tables.block_rows if blocks else tables.number_rows
     columns = tables.BLOCK_COLUMNS if blocks else tables.NUMBER_COLUMNS
     path = tmp_path / "profile.parquet"
-    tables.write_parquet(rows_of(PROFILE), columns, path)
+    tables.write_parquet(rows_of(PROFILE), columns, path, force=False)
     assert parquet.read_table(path).to_pylist() == list(rows_of(PROFILE))
 
 
 def test_a_file_that_cannot_be_written_is_said_so(tmp_path: Path) -> None:
+    (tmp_path / "no").write_text("a file, not a folder")
     with pytest.raises(StashError, match=r"Cannot write .* writable folder"):
-        tables.write_csv(tables.number_rows(PROFILE), tmp_path / "no" / "such.csv")
+        tables.write_csv(tables.number_rows(PROFILE), tmp_path / "no" / "such.csv", force=True)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_file_that_is_there_is_not_replaced_unless_forced(tmp_path: Path, kind: str) -> None:
+    if kind == "parquet":
+        pytest.importorskip("pyarrow", reason="pip install '.[parquet]' enables it")
+    path = tmp_path / f"mine.{kind}"
+    path.write_text("annotated by hand")
+
+    def write(*, force: bool) -> None:
+        rows = tables.number_rows(PROFILE)
+        if kind == "csv":
+            tables.write_csv(rows, path, force=force)
+        else:
+            tables.write_parquet(rows, tables.NUMBER_COLUMNS, path, force=force)
+
+    with pytest.raises(StashError, match="Will not overwrite"):
+        write(force=False)
+    assert path.read_text() == "annotated by hand"
+    write(force=True)
+    assert path.read_bytes() != b"annotated by hand"
+
+
+def test_a_table_without_rows_has_its_columns() -> None:
+    assert tables.as_csv([], ["step", "seconds"]) == "step,seconds\n"
 
 
 def test_names_in_trackers_are_harmless() -> None:
@@ -250,5 +276,7 @@ def test_the_command_writes_all_profiles_into_one_table(
     assert main(["export", saved("aaaa0000"), saved("bbbb1111"), "--csv", str(table)]) == 0
     assert capsys.readouterr().out == f"Written to {table}\n"
     assert {row["profile"] for row in read_csv(table.read_text())} == {"aaaa0000", "bbbb1111"}
-    assert main(["export", "--sample", "--csv", str(table), "--json"]) == 0
+    assert main(["export", "--sample", "--csv", str(table)]) == 1
+    assert "without --force" in capsys.readouterr().err
+    assert main(["export", "--sample", "--csv", str(table), "--json", "--force"]) == 0
     assert json.loads(capsys.readouterr().out) == {"written": [str(table)]}

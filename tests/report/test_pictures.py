@@ -6,7 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pages import Node, hostile_profile, read
@@ -92,6 +92,8 @@ def test_every_block_is_a_dot_where_its_time_is() -> None:
     assert heights[slowest] == min(heights) and heights[fastest] == max(heights)
 
 
+@example([1000.0, 0.0], 2, False, True)
+@example([-1000.0, 0.0], 3, False, True)
 @given(
     st.lists(st.floats(-1e300, 1e300), max_size=6), st.integers(1, 8), st.booleans(), st.booleans()
 )
@@ -146,7 +148,7 @@ def test_a_stall_that_is_not_significant_is_said_and_drawn_hollow() -> None:
 
 
 def test_charts_are_files_of_every_kind(tmp_path: Path) -> None:
-    written = save_figures([profile_of()], None, tmp_path)
+    written = save_figures([profile_of()], None, tmp_path, force=False)
     names = {"iteration", "stalls", "blocks", "rates", "workers", "load"}
     assert {path.name for path in written} == {
         f"{name}.{kind}" for name in names for kind in ("svg", "png", "pdf")

@@ -141,7 +141,7 @@ def _run(plan: Plan, figures: bool, as_json: bool) -> int:
 
     console = progress_console()
     study, interrupted = run(plan, tell=lambda line: console.print(line, soft_wrap=True))
-    write_csv(csv_rows(study), plan.folder / "study.csv")
+    write_csv(csv_rows(study), plan.folder / "study.csv", force=True)
     drawn = _draw(study, plan.folder / "figures") if figures and not interrupted else []
     if as_json:
         print_json(study.model_dump(mode="json", by_alias=True))

@@ -40,6 +40,7 @@ def export(
     folder: Annotated[
         Path | None, typer.Option(help="Where profiles are kept (default: stash-profiles).")
     ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite files.")] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print what was written as JSON.")
     ] = False,
@@ -55,7 +56,7 @@ def export(
             "Nothing to export to: give --csv, --parquet, --tensorboard, --mlflow or --wandb."
         )
     found = load_profiles(profiles, folder, sample=sample)
-    written = _tables(found, csv, parquet, blocks=blocks)
+    written = _tables(found, csv, parquet, blocks=blocks, force=force)
     written += _trackers(found, tensorboard, mlflow, wandb)
     if as_json:
         print_json({"written": written})
@@ -65,16 +66,23 @@ def export(
 
 
 def _tables(
-    profiles: Sequence[Profile], csv: Path | None, parquet: Path | None, *, blocks: bool
+    profiles: Sequence[Profile],
+    csv: Path | None,
+    parquet: Path | None,
+    *,
+    blocks: bool,
+    force: bool,
 ) -> list[str]:
     from stash.report.export import tables
 
     rows_of = tables.block_rows if blocks else tables.number_rows
     columns = tables.BLOCK_COLUMNS if blocks else tables.NUMBER_COLUMNS
     if csv is not None:
-        tables.write_csv((row for one in profiles for row in rows_of(one)), csv)
+        rows = (row for one in profiles for row in rows_of(one))
+        tables.write_csv(rows, csv, columns, force=force)
     if parquet is not None:
-        tables.write_parquet((row for one in profiles for row in rows_of(one)), columns, parquet)
+        rows = (row for one in profiles for row in rows_of(one))
+        tables.write_parquet(rows, columns, parquet, force=force)
     return [str(path) for path in (csv, parquet) if path is not None]
 
 

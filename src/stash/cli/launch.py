@@ -223,6 +223,8 @@ def _job(context: typer.Context, words: Sequence[str], nodes: int) -> Job:
     command = typer.main.get_command(parser)
     tail = ["--", *script_arguments] if script_arguments else []
     parsed = command.make_context("stash profile", [*words, *tail]).params
+    if parsed["sweep"] is not None:
+        raise UsageError("--sweep: a job is one profile; launch one for each worker count.")
     return Job(
         workload=str(parsed["workload"]),
         options=tuple(words),
@@ -255,6 +257,7 @@ def _print_submitted(platform: str, what: str, later: str, as_json: bool) -> int
 def _print_profile(found: Profile | Path, out: Path | None, as_json: bool, code: int = 0) -> int:
     """Keep what came back, and show it as if it had been measured here."""
     from stash.cli.output import print_document, report_console
+    from stash.launch.api import INTERRUPTED
     from stash.report.terminal import print_profile
     from stash.results import store
     from stash.results.profile import Profile
@@ -269,4 +272,5 @@ def _print_profile(found: Profile | Path, out: Path | None, as_json: bool, code:
         console = report_console()
         print_profile(profile, console)
         console.print(f"Profile written to {path}", soft_wrap=True)
-    return code
+    codes = {"failed": 1, "interrupted": INTERRUPTED}
+    return codes.get(profile.run.stopped_because, code)

@@ -154,7 +154,7 @@ def _write(
         from stash.report.charts.rent import rent_picture
 
         picture = rent_picture(found)
-        written += save_picture(picture, chart) if picture is not None else []
+        written += save_picture(picture, chart, force=force) if picture is not None else []
     return written
 
 

@@ -39,7 +39,7 @@ def report(
     folder: Annotated[
         Path | None, typer.Option(help="Where profiles are kept (default: stash-profiles).")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a page that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print what was written as JSON.")
     ] = False,
@@ -90,7 +90,7 @@ def _write(
         if figures is not None:
             from stash.report.charts.files import save_figures
 
-            written += save_figures(profiles, advice, figures)
+            written += save_figures(profiles, advice, figures, force=force)
     except ModuleNotFoundError as error:
         raise StashError(MISSING.format(name=error.name)) from None
     return written

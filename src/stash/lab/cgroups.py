@@ -88,7 +88,10 @@ def create(lab: str, part: str, settings: Mapping[Hierarchy, Mapping[str, str]])
     folders = []
     for hierarchy, values in settings.items():
         folder = hierarchy.path / f"{PREFIX}{lab}.{part}"
-        folder.mkdir()
+        try:
+            folder.mkdir()
+        except OSError as error:
+            raise StashError(f"Cannot make the group {folder}: {error.strerror}.") from None
         folders.append(folder)
         for name, value in values.items():
             _write(folder / name, value)

@@ -97,6 +97,8 @@ def build(lab: registry.Lab, limits: Limits, workers: int = 1) -> Resources:
     settings = _settings(limits)
     if not settings:
         raise UsageError("Name at least one limit: a read rate, CPUs, cores or memory.")
+    if workers < 1:
+        raise UsageError(f"--workers must be 1 or more, not {workers}.")
     groups = (cgroups.create(lab.name, f"worker{rank}", settings) for rank in range(workers))
     return Resources(limits, tuple(groups))
 
@@ -111,7 +113,10 @@ def resources_of(lab: registry.Lab, limits: Limits) -> Resources:
 
 def device_of(folder: Path) -> str:
     """The disk that really holds a folder, as major:minor."""
-    number = os.stat(folder).st_dev
+    try:
+        number = os.stat(folder).st_dev
+    except OSError as error:
+        raise UsageError(f"Cannot look at {folder}: {error.strerror}.") from None
     device = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}")
     if not device.exists():
         device = _device_of_mount(folder)

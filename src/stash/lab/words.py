@@ -52,7 +52,10 @@ def cores(words: str) -> tuple[int, ...]:
     try:
         for part in words.split(","):
             first, _, last = part.partition("-")
-            found |= set(range(int(first), int(last or first) + 1))
+            numbers = range(int(first), int(last or first) + 1)
+            if not numbers:
+                raise ValueError
+            found |= set(numbers)
     except ValueError:
         raise UsageError(f"{words!r} is no set of cores; write it as 0,2-3.") from None
     return tuple(sorted(found))

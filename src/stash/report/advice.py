@@ -151,8 +151,10 @@ class _LoaderPlan:
         """What the loader workers that the cores allow give back: a batch takes 1/n of the time."""
         if self.affordable <= self.loader_workers:
             return share
-        now = 1 / max(1, self.loader_workers)
         hidden = self.workers * self.rate_per_loader_worker / self.devices_rate.estimate
+        if self.loader_workers == 0:  # nothing overlaps now: computing goes on beside them, too
+            return share * min(1.0, 1 + hidden - 1 / self.affordable)
+        now = 1 / self.loader_workers
         return share * (now - 1 / self.affordable) / (now - hidden)
 
 
@@ -183,8 +185,8 @@ def _fetch(profile: Profile, stall: StallResult) -> Advice | None:
     if stall.share_of_first_epoch is None:
         return None
     data_bytes = profile.workload.data_bytes
-    memory_bytes = profile.machine.memory_bytes * profile.machine.nodes
-    fits = data_bytes is not None and data_bytes <= CACHEABLE_FRACTION * memory_bytes
+    # On several nodes, too: samples are dealt anew in every epoch, so each node reads them all.
+    fits = data_bytes is not None and data_bytes <= _cacheable_bytes(profile)
     return Advice(
         stall="fetch",
         sentence=f"{_storage_need(profile)} {_cache_sentence(profile, fits=fits)}".strip(),
@@ -219,17 +221,24 @@ def _per_second(profile: Profile, samples_per_second: float) -> str:
     return f" ({size_in_bytes(samples_per_second * data_bytes / samples)}/s)"
 
 
+def _cacheable_bytes(profile: Profile) -> float:
+    return CACHEABLE_FRACTION * profile.machine.memory_bytes
+
+
 def _cache_sentence(profile: Profile, *, fits: bool) -> str:
     data_bytes = profile.workload.data_bytes
     if data_bytes is None:
         return ""
-    size, memory = size_in_bytes(data_bytes), size_in_bytes(profile.machine.memory_bytes)
+    size, memory = size_in_bytes(data_bytes), size_in_bytes(_cacheable_bytes(profile))
     if fits:
         return (
-            f"The data ({size}) fits in memory ({memory}), so only the first epoch pays; read it "
-            "once before training (for example `cat` all files) to pay earlier."
+            f"The data ({size}) fits in memory ({memory} of it hold files), so only the first "
+            "epoch pays; read it once before training (for example `cat` all files) to pay earlier."
         )
-    return f"The data ({size}) does not fit in memory ({memory}), so every epoch pays some of it."
+    return (
+        f"The data ({size}) does not fit in memory ({memory} of it hold files), so every epoch "
+        "pays some of it."
+    )
 
 
 def _nothing(profile: Profile) -> str:

@@ -47,6 +47,16 @@ def figure(value: Interval, factor: float = 1.0) -> Figure:
     return Figure(estimate, low_text, high_text)
 
 
+def plain(value: float) -> str:
+    """A number that has no interval, with the digits of one, and never with an exponent."""
+    return figure(derived(value)).estimate
+
+
+def price_figure(usd: float) -> str:
+    """Dollars and cents; less than a dime with as many digits as tell it from nothing."""
+    return f"{usd:.2f}" if usd == 0 or usd >= 0.1 else plain(usd)
+
+
 def format_with_interval(estimate: float, low: float | None, high: float | None, unit: str) -> str:
     """`24.1 ms (22.3 to 25.9)`; a currency sign goes in front."""
     return written(derived(estimate, low, high), unit)

@@ -77,7 +77,7 @@ def _parts(links: Links, charset: Charset) -> Iterable[RenderableType]:
     yield from _what_was_probed(links, charset)
     for one in links.all_reduce:
         yield Text()
-        yield from _all_reduce(one, links.machine.backend)
+        yield from _all_reduce(one, charset.safe(links.machine.backend, limit=30))
     if links.all_reduce:
         yield Text(NOTE, style="dim")
     for shared in links.shared:
@@ -95,15 +95,17 @@ def _parts(links: Links, charset: Charset) -> Iterable[RenderableType]:
 
 def _what_was_probed(links: Links, charset: Charset) -> Iterable[Text]:
     machine = links.machine
-    workers = f"{machine.workers} worker{'' if machine.workers == 1 else 's'} x {machine.device}"
+    kind, backend = charset.safe(machine.device, limit=60), charset.safe(machine.backend, limit=30)
+    workers = f"{machine.workers} worker{'' if machine.workers == 1 else 's'} x {kind}"
     device = charset.safe(machine.devices[0], limit=60) if machine.devices else "unknown"
     nodes = f" on {machine.nodes} nodes" if machine.nodes > 1 else ""
     host, torch = charset.safe(machine.host, limit=60), charset.safe(machine.torch, limit=30)
     yield Text(f"Links of {workers} ({device}){nodes}", style="bold")
-    yield Text(f"host {host}, {machine.cores} cores; torch {torch}, {machine.backend}")
+    yield Text(f"host {host}, {machine.cores} cores; torch {torch}, {backend}")
     created = links.created.strftime("%Y-%m-%d %H:%M UTC")
     seconds = duration(links.run.measuring_seconds)
-    yield Text(f"measured: {links.run.rounds} rounds, {seconds}, {created}, links {links.id}")
+    own = charset.safe(links.id, limit=20)
+    yield Text(f"measured: {links.run.rounds} rounds, {seconds}, {created}, links {own}")
 
 
 def _all_reduce(one: AllReduce, backend: str) -> Iterable[RenderableType]:

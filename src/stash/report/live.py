@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from stash.report.characters import Charset
-from stash.report.figures import duration, figure, time_unit
+from stash.report.figures import duration, figure, plain, price_figure, time_unit
 from stash.results.assemble import interval
 from stash.results.estimates import Times
 from stash.results.recording import Round
@@ -167,14 +167,14 @@ class Progress:
             return "no intervals yet"
         asked = self._half_width_asked
         goal = "" if asked is None else f", {100 * asked:.2g} % asked"
-        return f"widest half-width {100 * reached:.2g} % of an iteration{goal}"
+        return f"widest half-width {plain(100 * reached)} % of an iteration{goal}"
 
     def _shrinking(self, name: str, stall: Estimate, factor: float, unit: str) -> str:
         """How sure it is by now, and how sure it was at first."""
         first, now = self._first_half_widths.get(name), stall.half_width
         if first is None or now is None:
             return ""
-        return f"+-{now * factor:.2g} {unit}, at first {first * factor:.2g}"
+        return f"+-{plain(now * factor)} {unit}, at first {plain(first * factor)}"
 
     def _spent(self) -> str:
         seconds = self._clock() - self._began
@@ -210,7 +210,7 @@ class Progress:
     def _dollars(self, seconds: float) -> str:
         if self._price_usd_per_hour is None:
             return ""
-        return f" (${seconds / SECONDS_PER_HOUR * self._price_usd_per_hour:.2f})"
+        return f" (${price_figure(seconds / SECONDS_PER_HOUR * self._price_usd_per_hour)})"
 
 
 def _seconds_for(usd: float | None, usd_per_hour: float | None) -> float | None:

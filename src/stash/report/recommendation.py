@@ -13,6 +13,7 @@ from stash.report.figures import (
     duration_unit,
     figure,
     large_count,
+    plain,
     size_in_bytes,
     with_unit,
     written,
@@ -164,9 +165,9 @@ def _cost(found: Recommendation, one: Candidate) -> str:
 
 
 def _compared(value: Interval) -> str:
-    number = f"{value.estimate:,.0f}" if value.estimate >= 1000 else f"{value.estimate:.3g}"
+    number = f"{value.estimate:,.0f}" if value.estimate >= 999.5 else f"{value.estimate:.3g}"
     return f"{number} ({figure(value).range})"
 
 
 def _share(one: Candidate, part: str) -> str:
-    return with_unit(f"{100 * one.parts[part]:.2g}", "%")
+    return with_unit(plain(100 * one.parts[part]), "%")

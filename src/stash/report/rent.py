@@ -160,7 +160,7 @@ def _deadline_words(hours: float) -> str:
 
 
 def _exact(value: float, unit: str) -> str:
-    number = f"{value:,.{LIMIT_DIGITS}g}" if value < 1000 else f"{value:,.0f}"
+    number = f"{value:,.{LIMIT_DIGITS}g}" if value < 999.5 else f"{value:,.0f}"
     return f"${number}" if unit == "$" else f"{number} {unit}"
 
 

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from stash.report.figures import derived, figure, percentage, with_unit, written
+from stash.report.figures import (
+    derived,
+    figure,
+    percentage,
+    plain,
+    price_figure,
+    with_unit,
+    written,
+)
 from stash.results.document import Interval
 from stash.results.profile import Profile, Provenance, Rates, Run, StallResult
 from stash.results.steps import STALL_BY_NAME, STALLS, compute_step
@@ -211,7 +219,7 @@ def _money(profile: Profile) -> list[str]:
         return []
     hourly = price * profile.machine.nodes
     cost = written(waiting, "$", hourly)
-    return [f"Waiting costs {cost} of the ${hourly:.2f} that an hour of training costs."]
+    return [f"Waiting costs {cost} of the ${price_figure(hourly)} that an hour of training costs."]
 
 
 def _first(profile: Profile) -> list[str]:
@@ -233,7 +241,7 @@ def _half_widths(run: Run) -> str:
     asked = f"{100 * run.half_width_asked:.3g} %"
     if run.half_width_reached is None:
         return f"No intervals: they need two rounds or more ({asked} of an iteration was asked)."
-    reached = f"{100 * run.half_width_reached:.2g} %"
+    reached = f"{plain(100 * run.half_width_reached)} %"
     return f"Widest half-width: {reached} of an iteration, asked {asked}."
 
 

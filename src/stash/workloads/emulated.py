@@ -71,10 +71,11 @@ class Accelerator:
         self.gpu: Gpu = find(name.gpu)
         self.name = name
         self.clock = DeviceClock()
-        self.parameters = layers.parameter_count
-        self.gradient_bytes = layers.parameter_bytes
+        trained = [p for layer in layers.layers for p in layer.parameters if p.trainable]
+        self.parameters = sum(parameter.count for parameter in trained)
+        self.gradient_bytes = sum(parameter.bytes for parameter in trained)
         self.layers = tuple(_times(self.gpu, name, layer, dtype) for layer in layers.layers)
-        optimizer_bytes = OPTIMIZER_PASSES * layers.parameter_bytes
+        optimizer_bytes = OPTIMIZER_PASSES * self.gradient_bytes
         self.optimizer_seconds = self.gpu.seconds(0, optimizer_bytes, "fp32") * name.time_scale
         #: When gradients of each layer, last layer first, should be ready in the backward pass.
         self.planned_ready_seconds = tuple(

@@ -149,6 +149,8 @@ def _with_grain(
 
 def _make_once(folder: Path, request: Request, fill: Callable[[Path], None]) -> None:
     """Fill the folder, or leave it as it is where an equal request has been served before."""
+    if folder.exists() and _holds(folder, request):
+        return  # a folder has its name only when it is whole; a shared one may not be writable
     try:
         with _only_one_process(folder):
             if _holds(folder, request):

@@ -71,6 +71,10 @@ class LogScale(Scale):
         return inside or [self.low]
 
 
+#: Values that differ by less, in parts of them, are one: no label could tell them apart.
+ALIKE = 1e-9
+
+
 def around(
     values: Iterable[float | None], start: float, end: float, *, count: int, zero: bool
 ) -> Scale:
@@ -79,7 +83,7 @@ def around(
     known += [0.0] if zero or not known else []
     low, high = min(known), max(known)
     step = round_step(high - low, 4 * count)  # finer than ticks: little room stays empty
-    if step is None:
+    if step is None or high - low < ALIKE * max(abs(low), abs(high)):
         room = abs(high) / 10 or 1.0
         return Scale(low if zero else low - room, high + room, start, end)
     return Scale(math.floor(low / step) * step, math.ceil(high / step) * step, start, end)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import vl_convert
@@ -18,35 +18,40 @@ from stash.results.profile import Profile
 
 
 def save_figures(
-    profiles: Sequence[Profile], advice: Recommendation | None, folder: Path
+    profiles: Sequence[Profile], advice: Recommendation | None, folder: Path, *, force: bool
 ) -> list[Path]:
     """Every chart in every format; of several profiles each in a folder of its own."""
-    rent = None if advice is None else rent_picture(advice)
-    written = [] if rent is None else save_picture(rent, folder)
-    return written + _figures_of(profiles, folder)
+    drawn = list(_pictures(profiles, folder))
+    if advice is not None and (rent := rent_picture(advice)) is not None:
+        drawn.insert(0, (rent, folder))
+    return [path for one, own in drawn for path in save_picture(one, own, force=force)]
 
 
-def _figures_of(profiles: Sequence[Profile], folder: Path) -> list[Path]:
+def _pictures(profiles: Sequence[Profile], folder: Path) -> Iterator[tuple[Picture, Path]]:
     if len(profiles) == 1:
-        return [path for one in pictures_of(profiles[0]) for path in save_picture(one, folder)]
+        yield from ((one, folder) for one in pictures_of(profiles[0]))
+        return
     names = names_of(profiles)
     overview = overview_picture(profiles, names)
-    written = [] if overview is None else save_picture(overview, folder)
+    if overview is not None:
+        yield overview, folder
     for name, profile in zip(names, profiles, strict=True):
-        own = folder / name.split(" ")[0]
-        written += [path for one in pictures_of(profile) for path in save_picture(one, own)]
-    return written
+        yield from ((one, folder / name.split(" ")[0]) for one in pictures_of(profile))
 
 
-def save_picture(picture: Picture, folder: Path) -> list[Path]:
+def save_picture(picture: Picture, folder: Path, *, force: bool) -> list[Path]:
     """One chart in every format, with its title."""
+    paths = {kind: folder / f"{picture.name}.{kind}" for kind in ("svg", "png", "pdf")}
+    for path in paths.values():
+        if path.exists() and not force:
+            raise StashError(f"Will not overwrite {path} without --force.")
     svg = picture.alone()
     drawn = {
         "svg": svg.encode(),
         "png": vl_convert.svg_to_png(svg, scale=2),
         "pdf": vl_convert.svg_to_pdf(svg),
     }
-    return [_write(folder / f"{picture.name}.{kind}", drawn[kind]) for kind in drawn]
+    return [_write(path, drawn[kind]) for kind, path in paths.items()]
 
 
 def _write(path: Path, content: bytes) -> Path:

@@ -65,7 +65,11 @@ def pictures_of_study(study: Study) -> list[Picture]:
 
 def save_study_figures(study: Study, folder: Path) -> list[Path]:
     """Every figure in every format."""
-    return [path for picture in pictures_of_study(study) for path in save_picture(picture, folder)]
+    return [
+        path
+        for picture in pictures_of_study(study)
+        for path in save_picture(picture, folder, force=True)
+    ]
 
 
 def _name(*what: str) -> tuple[str, str]:

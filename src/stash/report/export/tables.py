@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from stash.errors import StashError
+from stash.results import store
 from stash.results.document import Interval
 from stash.results.profile import Profile
 
@@ -113,14 +114,17 @@ def block_times(profile: Profile) -> str:
     return text.getvalue()
 
 
-def as_csv(rows: Iterable[Row]) -> str:
-    """Rows as comma-separated text; a spreadsheet takes no name in it for a formula."""
+def as_csv(rows: Iterable[Row], columns: Iterable[str] | None = None) -> str:
+    """Rows as comma-separated text; a spreadsheet takes no name in it for a formula.
+
+    Columns are those of the first row where none are named.
+    """
     text = io.StringIO()
-    writer: csv.DictWriter[str] | None = None
-    for row in rows:
-        if writer is None:
-            writer = csv.DictWriter(text, list(row), lineterminator="\n")
-            writer.writeheader()
+    known = list(rows)
+    head = list(columns) if columns is not None else list(known[0]) if known else []
+    writer = csv.DictWriter(text, head, lineterminator="\n")
+    writer.writeheader()
+    for row in known:
         writer.writerow({column: _cell(value) for column, value in row.items()})
     return text.getvalue()
 
@@ -133,12 +137,21 @@ def _cell(value: object) -> object:
     return f"'{value}" if value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
 
 
-def write_csv(rows: Iterable[Row], path: Path) -> None:
+def write_csv(
+    rows: Iterable[Row], path: Path, columns: Iterable[str] | None = None, *, force: bool
+) -> None:
     """Write rows as a CSV file."""
     try:
-        path.write_text(as_csv(rows), encoding="utf-8")
+        store.write_whole(as_csv(rows, columns), path, force=force)
+    except FileExistsError:
+        raise will_not_overwrite(path) from None
     except OSError as error:
         raise cannot_write(path, error) from None
+
+
+def will_not_overwrite(path: Path) -> StashError:
+    """The error for a file that is there already."""
+    return StashError(f"Will not overwrite {path} without --force.")
 
 
 def cannot_write(path: Path, error: OSError) -> StashError:
@@ -147,8 +160,10 @@ def cannot_write(path: Path, error: OSError) -> StashError:
     return StashError(f"Cannot write {path}: {reason}. Name a file in a writable folder.")
 
 
-def write_parquet(rows: Iterable[Row], columns: Iterable[str], path: Path) -> None:
+def write_parquet(rows: Iterable[Row], columns: Iterable[str], path: Path, *, force: bool) -> None:
     """Write rows as a Parquet file; empty columns keep their type."""
+    if path.exists() and not force:
+        raise will_not_overwrite(path)
     try:
         import pyarrow
         from pyarrow import parquet

@@ -28,7 +28,7 @@ from stash.report.charts.palette import COLOURS
 from stash.report.charts.picture import NARROW, WIDE, Picture
 from stash.report.charts.rent import rent_picture
 from stash.report.export.tables import as_csv, block_times, number_rows
-from stash.report.figures import written
+from stash.report.figures import price_figure, written
 from stash.report.links import link_lines
 from stash.report.method import how_it_was_measured
 from stash.report.names import NAME_LIMIT, names_of
@@ -202,7 +202,7 @@ def _machine(profile: Profile) -> Iterable[tuple[str, str]]:
     values = {
         "host": ", ".join(machine.hosts) or machine.host,
         "instance": machine.instance,
-        "price": None if price is None else f"${price:.2f} per hour and node",
+        "price": None if price is None else f"${price_figure(price)} per hour and node",
         "system": machine.system,
         "processor": machine.cpu,
         "cores": f"{machine.cores}, {machine.cores_per_worker:.3g} per worker",
