@@ -105,6 +105,7 @@ def test_the_small_net_sends_one_message_and_its_tail_hides_it() -> None:
     device = world.accelerator
     (message,) = messages(device)
     assert message.bytes == 4 * (288 + 8 + 288 + 4)
+    assert device.gradient_bytes == message.bytes and device.parameters == message.bytes / 4
     assert 0.1 * world.iteration_seconds < world.tail_seconds < 0.3 * world.iteration_seconds
     assert World(tail=False).tail_seconds == pytest.approx(0, abs=1e-9)
 

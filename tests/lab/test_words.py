@@ -43,3 +43,8 @@ def test_what_is_no_rate_is_refused_with_its_own_words(written: str) -> None:
 def test_one_kind_of_word_is_not_taken_for_another(read: object, written: str) -> None:
     with pytest.raises(UsageError, match=written):
         read(written)  # type: ignore[operator]
+
+
+def test_a_range_of_cores_that_runs_backwards_is_refused() -> None:
+    with pytest.raises(UsageError, match="no set of cores"):
+        words.cores("0,3-1")

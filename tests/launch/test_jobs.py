@@ -14,6 +14,7 @@ import yaml
 
 from links import links_of
 from profiles import HAND_WORKED, noisy, profile_of
+from stash.cli.launch import _print_profile
 from stash.cli.main import main
 from stash.errors import StashError
 from stash.launch import carry, kubernetes, sky, slurm
@@ -243,3 +244,20 @@ def test_a_platform_that_is_not_here_is_named(
     monkeypatch.chdir(tmp_path)
     assert main(["launch", platform, "resnet18", "--submit"]) == 2
     assert f"no `{program}` here, so nothing was submitted" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("stopped", "code"), [("half-width", 0), ("failed", 1), ("interrupted", 3)]
+)
+def test_a_job_that_failed_is_no_success_here_either(
+    stopped: str, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    profile = profile_of(noisy(HAND_WORKED))
+    run = profile.run.model_copy(update={"stopped_because": stopped})
+    assert _print_profile(profile.model_copy(update={"run": run}), tmp_path, True) == code
+
+
+@pytest.mark.parametrize("platform", ["slurm", "sky", "kubernetes"])
+def test_a_sweep_is_no_job(platform: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["launch", platform, "resnet18", "--sweep", "1,2"]) == 2
+    assert "a job is one profile" in capsys.readouterr().err

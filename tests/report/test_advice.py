@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from profiles import HAND_WORKED, noisy, profile_of
-from stash.report.advice import Advice, advise
+from stash.report.advice import Advice, _fetch, _LoaderPlan, advise
+from stash.results.document import derived
 from stash.results.profile import Profile
 from stash.results.recording import Rate
 
@@ -130,3 +131,40 @@ def test_storage_that_is_fast_enough_alone_points_at_latency() -> None:
 def test_interconnect_that_was_not_split_asks_for_the_step_that_splits_it() -> None:
     rounds = noisy({step: HAND_WORKED[step] for step in ("solo", "node", "warm")})
     assert "unsynced" in advice_on("interconnect", profile_of(rounds)).sentence
+
+
+def test_without_loader_workers_one_that_computes_beside_training_helps() -> None:
+    """Preparing takes 1 / 0.45 of computing: one loader worker hides computing, and only that."""
+    plan = _LoaderPlan(
+        workers=2,
+        loader_workers=0,
+        needed=3,
+        affordable=1,
+        cores=4,
+        devices_rate=derived(1000.0),
+        rate_per_loader_worker=225.0,
+        cores_busy=2,
+    )
+    assert plan.advice(0.4).gain_share == pytest.approx(0.4 * 0.45)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "gigabytes", "fits"), [(1, 60, False), (2, 100, False), (1, 50, True)]
+)
+def test_what_is_said_of_memory_is_what_files_can_have_of_one_node(
+    nodes: int, gigabytes: int, fits: bool
+) -> None:
+    """Of 64 GB files can have 51 GB; every node reads all samples in time."""
+    profile = profile_of(noisy(HAND_WORKED))
+    profile = profile.model_copy(
+        update={
+            "workload": profile.workload.model_copy(update={"data_bytes": gigabytes * 10**9}),
+            "machine": profile.machine.model_copy(
+                update={"memory_bytes": 64 * 10**9, "nodes": nodes}
+            ),
+        }
+    )
+    fetch = _fetch(profile, profile.stalls["fetch"])
+    assert fetch is not None and fetch.only_first_epoch is fits
+    assert ("fits in memory (51 GB" in fetch.sentence) is fits
+    assert ("does not fit in memory (51 GB" in fetch.sentence) is not fits

@@ -9,6 +9,8 @@ from stash.report.figures import (
     figure,
     format_with_interval,
     large_count,
+    plain,
+    price_figure,
     size_in_bytes,
     time_unit,
 )
@@ -84,3 +86,17 @@ def test_large_counts_are_short(count: int, words: str) -> None:
 )
 def test_sizes_are_in_the_units_that_disks_are_sold_in(count: float, words: str) -> None:
     assert size_in_bytes(count) == words
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(153.2, "150"), (0.00421, "0.0042"), (99.7, "100"), (2.0, "2.0")]
+)
+def test_a_number_without_an_interval_has_no_exponent(number: float, text: str) -> None:
+    assert plain(number) == text
+
+
+@pytest.mark.parametrize(
+    ("usd", "text"), [(24.48, "24.48"), (0.0, "0.00"), (0.0042, "0.0042"), (0.12, "0.12")]
+)
+def test_a_price_is_never_written_as_nothing(usd: float, text: str) -> None:
+    assert price_figure(usd) == text

@@ -51,9 +51,11 @@ def test_show_takes_a_links_document_by_its_id(
 
 def test_names_from_a_document_cannot_steer_a_terminal() -> None:
     links = links_of()
-    evil = links.machine.model_copy(update={"host": "a\x1b[31mb", "torch": "2\x07"})
+    evil = links.machine.model_copy(
+        update={"host": "a\x1b[31mb", "torch": "2\x07", "device": "\x1b[2J", "backend": "\x1b]0;x"}
+    )
     text = report(links.model_copy(update={"machine": evil}), encoding="ascii")
-    assert "\x1b[31m" not in text and "\x07" not in text
+    assert "\x1b[" not in text and "\x1b]" not in text and "\x07" not in text
 
 
 def test_a_profile_tells_of_its_links_in_a_line_each() -> None:

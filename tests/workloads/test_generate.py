@@ -61,6 +61,18 @@ def test_an_equal_request_is_served_from_what_is_there(tmp_path: Path) -> None:
     assert folder.stat().st_ino == before
 
 
+def test_what_is_there_is_used_also_where_nothing_can_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = generate_tokens(tmp_path / "tokens", count=100)
+
+    def refuse(folder: Path) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("stash.workloads.generate._only_one_process", refuse)
+    assert generate_tokens(tmp_path / "tokens", count=100) == made
+
+
 def test_data_that_was_damaged_is_made_again(tmp_path: Path) -> None:
     folder = generate_images(tmp_path / "p", count=3, width=8, height=8)
     whole = contents(folder)
