@@ -261,6 +261,27 @@ def test_a_measured_machine_counts_as_measured_and_needs_no_profiling() -> None:
     assert "p4d.24xlarge" in used.words
 
 
+def test_a_profile_that_names_its_machine_changes_the_answer(tmp_path: Path) -> None:
+    table = own_catalog(
+        tmp_path,
+        {"name": "cheap", "gpu": "a100", **priced(30.0)},
+        {"name": "dear", "gpu": "a100", **priced(40.0)},
+    )
+    steps = {"solo": 0.040, "node": 0.400}  # its links are ten times as slow as compute
+    nameless, named_so = (gpu_profile(steps, instance=name) for name in (None, "cheap"))
+
+    def answer(measured: Profile) -> Recommendation:
+        return find(catalog=table, max_nodes=1, deadline_hours=500.0, from_profiles=[measured])
+
+    blind, told = answer(nameless), answer(named_so)
+    assert blind.choice is not None and blind.choice.machine == "cheap"
+    assert blind.profiles[0].words.endswith("on a machine that is not in question")
+    assert told.choice is not None and told.choice.machine == "dear"
+    assert told.profiles[0].words == "measured on cheap, 1 node(s)"
+    seconds = named(told, "cheap").later_epoch_seconds.estimate
+    assert seconds == pytest.approx(math.ceil(math.ceil(1_281_167 / 8) / 32) * 0.4, rel=1e-3)
+
+
 def test_a_machine_with_one_gpu_is_measured_by_its_node_step_alone() -> None:
     one_gpu = {"instance": "g5.xlarge", "workers_per_node": 1, "devices": ("NVIDIA A10G",)}
     found = find(from_profiles=[gpu_profile({"node": 0.060}, **one_gpu)], batch_size=32)
