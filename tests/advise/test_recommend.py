@@ -18,11 +18,13 @@ import yaml
 import stash
 from profiles import noisy, profile_of
 from stash.advise import candidates
+from stash.advise.recommend_evidence import gather
 from stash.advise.recommendation import Assumptions, Candidate, Recommendation
 from stash.cli.main import main
 from stash.errors import StashError, UsageError
 from stash.hardware import catalog
 from stash.hardware.catalog import Instance
+from stash.predict import facts
 from stash.results.profile import Profile, Provenance
 
 JOB: dict[str, Any] = {"samples": 1_281_167, "epochs": 10, "dtype": "amp"}
@@ -290,6 +292,16 @@ def test_a_machine_with_one_gpu_is_measured_by_its_node_step_alone() -> None:
     assert one.later_epoch_seconds.estimate == pytest.approx(
         math.ceil(1_281_167 / 32) * 0.060, rel=1e-3
     )
+
+
+def test_nodes_of_one_gpu_tell_what_a_gpu_does_alone() -> None:
+    two = {"instance": "g5.xlarge", "workers_per_node": 1, "nodes": 2}
+    measured = gpu_profile({"node": 0.060, "scaleout": 0.090}, devices=("NVIDIA A10G",) * 2, **two)
+    ways = candidates.grid([catalog.find("g5.xlarge")], 2)
+    (seen,) = gather([measured], facts.find("resnet18"), ways, 32, "amp").observations
+    assert seen.solo is not None
+    assert seen.solo.seconds == pytest.approx(0.060, rel=1e-3)
+    assert [(row, round(timing.seconds, 3)) for row, timing in seen.rows] == [(0, 0.06), (1, 0.09)]
 
 
 def test_measured_data_count_at_their_own_batch_only() -> None:

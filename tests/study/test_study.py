@@ -194,6 +194,17 @@ def test_the_network_stall_is_against_one_machine_with_as_many_gpus(tmp_path: Pa
     assert "network" not in single.stalls
 
 
+def test_machines_of_one_gpu_are_compared_with_one_of_as_many(tmp_path: Path) -> None:
+    rented = plan.machines(["4x g4dn.xlarge", "g4dn.12xlarge"], "macro", catalog.CURRENT)
+    models = plan.macro_models(["resnet18"])
+    study, _ = run.run(paper_plan(tmp_path, rented=rented, models=models, batches=(32,)))
+    found = {cell.machine: numbers for cell, numbers in study.done()}
+    spread, single = found["4x g4dn.xlarge"], found["g4dn.12xlarge"]
+    expected = spread.steps["scaleout"].estimate - single.steps["node"].estimate
+    assert spread.stalls["network"].against == "g4dn.12xlarge"
+    assert spread.stalls["network"].seconds_per_iteration.estimate == pytest.approx(expected)
+
+
 def test_emulated_and_predicted_machines_are_never_subtracted(tmp_path: Path) -> None:
     here = Here(device="emulated:v100", nproc_per_node=8)
     rented = plan.machines(["2x p3.8xlarge"], "macro", catalog.PAPER)

@@ -47,12 +47,21 @@ class Slice:
 class Predicted:
     """Seconds per iteration by step."""
 
+    gpus_per_node: int
     solo: float
     node: float
     cluster: float | None
     scaleout: float | None
     messages: int
     slices: tuple[Slice, ...] = ()
+
+    def kind(self, step: str) -> str | None:
+        """Which bounds are a step's: a node of one GPU is that GPU alone."""
+        return STEP_KINDS.get("solo" if step == "node" and self.gpus_per_node == 1 else step)
+
+    def stalls(self, steps: set[str]) -> tuple[Stall, ...]:
+        """What can be told from these steps; between one GPU and its node there is nothing."""
+        return stalls_of(steps - {"solo"} if self.gpus_per_node == 1 else steps)
 
 
 def as_profile(
@@ -96,7 +105,7 @@ def as_profile(
         },
         stalls={
             stall.name: _stall(stall, seconds, relative, whole, hourly)
-            for stall in stalls_of(set(seconds))
+            for stall in predicted.stalls(set(seconds))
         },
         waiting=Waiting(later=_waiting(relative, whole), first=_waiting(relative, "cold")),
         epoch=_epochs(predicted, seconds, setting, samples, batch, machine, hourly),
@@ -126,7 +135,7 @@ def _step_seconds(
     predicted: Predicted, machine: Machine, batch: int, feed: pipeline.Feed | None
 ) -> dict[str, float]:
     seconds: dict[str, float] = {"solo": predicted.solo}
-    if machine.instance.gpus > 1:
+    if machine.instance.gpus > 1 or machine.nodes > 1:
         seconds["node"] = predicted.node
     if predicted.cluster is not None:
         seconds["cluster"] = predicted.cluster
@@ -167,7 +176,7 @@ def _relative(
     Steps with data have no bounds: nobody has measured how far their model is off.
     """
     unit = 1.0 if in_seconds else 1 / predicted.solo
-    kind = STEP_KINDS.get(step)
+    kind = predicted.kind(step)
     if kind is None or (setting, kind) == ("calibrated", "solo"):
         exact = kind == "solo" and not in_seconds
         bound = seconds * unit if exact else None
