@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -19,6 +20,7 @@ import stash
 from profiles import noisy, profile_of
 from stash.advise import candidates
 from stash.advise.recommend_evidence import gather
+from stash.advise.recommend_words import hours, money
 from stash.advise.recommendation import Assumptions, Candidate, Recommendation
 from stash.cli.main import main
 from stash.errors import StashError, UsageError
@@ -415,6 +417,61 @@ def test_what_is_infeasible_says_what_would_have_to_change() -> None:
     assert "a budget of $" in dear.words
     both = find("resnet50", budget_usd=usd(dear.pareto[0]) * 1.01, deadline_hours=2.0, epochs=90)
     assert "keeps both the deadline" in both.words
+
+
+def test_what_is_asked_for_is_enough() -> None:
+    late = find("resnet50", deadline_hours=0.3, epochs=90)
+    deadline = re.search(r"a deadline of ([\d.]+) (min|h) or more", late.words)
+    assert deadline is not None
+    enough = float(deadline[1]) / (60 if deadline[2] == "min" else 1)
+    assert find("resnet50", deadline_hours=enough, epochs=90).status == "chosen"
+    dear = find("resnet50", budget_usd=1.0, epochs=90)
+    budget = re.search(r"a budget of \$([\d.,]+) or more", dear.words)
+    assert budget is not None
+    paid = float(budget[1].replace(",", ""))
+    assert find("resnet50", budget_usd=paid, epochs=90).status == "chosen"
+
+
+@pytest.mark.parametrize(
+    ("value", "nearest", "up"),
+    [
+        (0.3052, "18.3 min", "18.4 min"),  # 18.312
+        (2.0, "2 h", "2 h"),
+        (2.001, "2 h", "2.01 h"),
+        (99.96, "100 h", "100 h"),
+        (240.1, "10 days", "10.1 days"),  # 10.004
+    ],
+)
+def test_hours_are_rounded_up_where_they_must_be_enough(
+    value: float, nearest: str, up: str
+) -> None:
+    assert (hours(value), hours(value, up=True)) == (nearest, up)
+
+
+@pytest.mark.parametrize(
+    ("value", "nearest", "up"),
+    [
+        (12.341, "$12.34", "$12.35"),
+        (12.5, "$12.50", "$12.50"),
+        (1234.2, "$1,234", "$1,235"),
+        (99.999, "$100.00", "$100.00"),
+    ],
+)
+def test_dollars_are_rounded_up_where_they_must_be_enough(
+    value: float, nearest: str, up: str
+) -> None:
+    question = find(clouds=("aws",)).question
+    assert (money(value, question), money(value, question, up=True)) == (nearest, up)
+
+
+def test_a_model_that_fits_nowhere_is_told_so_under_a_budget(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = find("bert-large", batch_size=100_000, budget_usd=100.0)
+    assert "--batch-size" in found.words and found.status == "infeasible"
+    arguments = ["--batch-size", "100000", "--budget", "100"]
+    assert main(["recommend", "bert-large", *ARGUMENTS, *arguments]) == 1
+    assert "Infeasible" in capsys.readouterr().out
 
 
 def test_a_model_that_fits_nowhere_is_told_the_batch_that_would() -> None:
