@@ -9,8 +9,10 @@ import math
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,6 +29,7 @@ from stash.errors import StashError, UsageError
 from stash.hardware import catalog
 from stash.hardware.catalog import Instance
 from stash.predict import facts
+from stash.report.export import recommendations, tables
 from stash.results.profile import Profile, Provenance
 
 JOB: dict[str, Any] = {"samples": 1_281_167, "epochs": 10, "dtype": "amp"}
@@ -570,6 +573,27 @@ def test_the_command_prints_its_document_and_writes_tables(
     assert rented["resources"]["infra"] == "gcp"
     assert rented["resources"]["instance_type"] == choice["machine"].split("+")[0]
     assert rented["run"].startswith("torchrun --nnodes")
+
+
+def test_the_documented_estimator_tells_gpus_of_one_machine_type_apart(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = find(clouds=("gcp", "aws"))
+    Path("times.csv").write_text(tables.as_csv(recommendations.sky_time_rows(found)))
+    page = (Path(__file__).parents[2] / "docs" / "recommend.md").read_text()
+    (block,) = [one for one in page.split("```") if "set_time_estimator" in one]
+    estimators: list[Callable[[object], float]] = []
+    task = SimpleNamespace(num_nodes=1, set_time_estimator=estimators.append)
+    exec(block, {"csv": csv, "task": task})
+    for machine, bare, accelerators in (
+        ("n1-standard-8+1xT4", "n1-standard-8", {"T4": 1}),
+        ("n1-standard-8+1xV100", "n1-standard-8", {"V100": 1.0}),
+        ("p4d.24xlarge", "p4d.24xlarge", {"A100": 8}),
+    ):
+        asked = SimpleNamespace(instance_type=bare, accelerators=accelerators)
+        wanted = 3600 * named(found, machine).hours.estimate
+        assert estimators[0](asked) == pytest.approx(wanted, abs=0.1), machine
 
 
 def test_an_infeasible_job_ends_the_command_with_1(capsys: pytest.CaptureFixture[str]) -> None:
