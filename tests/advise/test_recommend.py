@@ -6,10 +6,13 @@ import csv
 import io
 import json
 import math
+import re
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,11 +21,15 @@ import yaml
 import stash
 from profiles import noisy, profile_of
 from stash.advise import candidates
+from stash.advise.recommend_evidence import gather
+from stash.advise.recommend_words import hours, money
 from stash.advise.recommendation import Assumptions, Candidate, Recommendation
 from stash.cli.main import main
 from stash.errors import StashError, UsageError
 from stash.hardware import catalog
 from stash.hardware.catalog import Instance
+from stash.predict import facts
+from stash.report.export import recommendations, tables
 from stash.results.profile import Profile, Provenance
 
 JOB: dict[str, Any] = {"samples": 1_281_167, "epochs": 10, "dtype": "amp"}
@@ -261,6 +268,27 @@ def test_a_measured_machine_counts_as_measured_and_needs_no_profiling() -> None:
     assert "p4d.24xlarge" in used.words
 
 
+def test_a_profile_that_names_its_machine_changes_the_answer(tmp_path: Path) -> None:
+    table = own_catalog(
+        tmp_path,
+        {"name": "cheap", "gpu": "a100", **priced(30.0)},
+        {"name": "dear", "gpu": "a100", **priced(40.0)},
+    )
+    steps = {"solo": 0.040, "node": 0.400}  # its links are ten times as slow as compute
+    nameless, named_so = (gpu_profile(steps, instance=name) for name in (None, "cheap"))
+
+    def answer(measured: Profile) -> Recommendation:
+        return find(catalog=table, max_nodes=1, deadline_hours=500.0, from_profiles=[measured])
+
+    blind, told = answer(nameless), answer(named_so)
+    assert blind.choice is not None and blind.choice.machine == "cheap"
+    assert blind.profiles[0].words.endswith("on a machine that is not in question")
+    assert told.choice is not None and told.choice.machine == "dear"
+    assert told.profiles[0].words == "measured on cheap, 1 node(s)"
+    seconds = named(told, "cheap").later_epoch_seconds.estimate
+    assert seconds == pytest.approx(math.ceil(math.ceil(1_281_167 / 8) / 32) * 0.4, rel=1e-3)
+
+
 def test_a_machine_with_one_gpu_is_measured_by_its_node_step_alone() -> None:
     one_gpu = {"instance": "g5.xlarge", "workers_per_node": 1, "devices": ("NVIDIA A10G",)}
     found = find(from_profiles=[gpu_profile({"node": 0.060}, **one_gpu)], batch_size=32)
@@ -269,6 +297,16 @@ def test_a_machine_with_one_gpu_is_measured_by_its_node_step_alone() -> None:
     assert one.later_epoch_seconds.estimate == pytest.approx(
         math.ceil(1_281_167 / 32) * 0.060, rel=1e-3
     )
+
+
+def test_nodes_of_one_gpu_tell_what_a_gpu_does_alone() -> None:
+    two = {"instance": "g5.xlarge", "workers_per_node": 1, "nodes": 2}
+    measured = gpu_profile({"node": 0.060, "scaleout": 0.090}, devices=("NVIDIA A10G",) * 2, **two)
+    ways = candidates.grid([catalog.find("g5.xlarge")], 2)
+    (seen,) = gather([measured], facts.find("resnet18"), ways, 32, "amp").observations
+    assert seen.solo is not None
+    assert seen.solo.seconds == pytest.approx(0.060, rel=1e-3)
+    assert [(row, round(timing.seconds, 3)) for row, timing in seen.rows] == [(0, 0.06), (1, 0.09)]
 
 
 def test_measured_data_count_at_their_own_batch_only() -> None:
@@ -384,6 +422,61 @@ def test_what_is_infeasible_says_what_would_have_to_change() -> None:
     assert "keeps both the deadline" in both.words
 
 
+def test_what_is_asked_for_is_enough() -> None:
+    late = find("resnet50", deadline_hours=0.3, epochs=90)
+    deadline = re.search(r"a deadline of ([\d.]+) (min|h) or more", late.words)
+    assert deadline is not None
+    enough = float(deadline[1]) / (60 if deadline[2] == "min" else 1)
+    assert find("resnet50", deadline_hours=enough, epochs=90).status == "chosen"
+    dear = find("resnet50", budget_usd=1.0, epochs=90)
+    budget = re.search(r"a budget of \$([\d.,]+) or more", dear.words)
+    assert budget is not None
+    paid = float(budget[1].replace(",", ""))
+    assert find("resnet50", budget_usd=paid, epochs=90).status == "chosen"
+
+
+@pytest.mark.parametrize(
+    ("value", "nearest", "up"),
+    [
+        (0.3052, "18.3 min", "18.4 min"),  # 18.312
+        (2.0, "2 h", "2 h"),
+        (2.001, "2 h", "2.01 h"),
+        (99.96, "100 h", "100 h"),
+        (240.1, "10 days", "10.1 days"),  # 10.004
+    ],
+)
+def test_hours_are_rounded_up_where_they_must_be_enough(
+    value: float, nearest: str, up: str
+) -> None:
+    assert (hours(value), hours(value, up=True)) == (nearest, up)
+
+
+@pytest.mark.parametrize(
+    ("value", "nearest", "up"),
+    [
+        (12.341, "$12.34", "$12.35"),
+        (12.5, "$12.50", "$12.50"),
+        (1234.2, "$1,234", "$1,235"),
+        (99.999, "$100.00", "$100.00"),
+    ],
+)
+def test_dollars_are_rounded_up_where_they_must_be_enough(
+    value: float, nearest: str, up: str
+) -> None:
+    question = find(clouds=("aws",)).question
+    assert (money(value, question), money(value, question, up=True)) == (nearest, up)
+
+
+def test_a_model_that_fits_nowhere_is_told_so_under_a_budget(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = find("bert-large", batch_size=100_000, budget_usd=100.0)
+    assert "--batch-size" in found.words and found.status == "infeasible"
+    arguments = ["--batch-size", "100000", "--budget", "100"]
+    assert main(["recommend", "bert-large", *ARGUMENTS, *arguments]) == 1
+    assert "Infeasible" in capsys.readouterr().out
+
+
 def test_a_model_that_fits_nowhere_is_told_the_batch_that_would() -> None:
     found = find("bert-large", batch_size=100_000)
     assert found.status == "infeasible"
@@ -480,6 +573,27 @@ def test_the_command_prints_its_document_and_writes_tables(
     assert rented["resources"]["infra"] == "gcp"
     assert rented["resources"]["instance_type"] == choice["machine"].split("+")[0]
     assert rented["run"].startswith("torchrun --nnodes")
+
+
+def test_the_documented_estimator_tells_gpus_of_one_machine_type_apart(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = find(clouds=("gcp", "aws"))
+    Path("times.csv").write_text(tables.as_csv(recommendations.sky_time_rows(found)))
+    page = (Path(__file__).parents[2] / "docs" / "recommend.md").read_text()
+    (block,) = [one for one in page.split("```") if "set_time_estimator" in one]
+    estimators: list[Callable[[object], float]] = []
+    task = SimpleNamespace(num_nodes=1, set_time_estimator=estimators.append)
+    exec(block, {"csv": csv, "task": task})
+    for machine, bare, accelerators in (
+        ("n1-standard-8+1xT4", "n1-standard-8", {"T4": 1}),
+        ("n1-standard-8+1xV100", "n1-standard-8", {"V100": 1.0}),
+        ("p4d.24xlarge", "p4d.24xlarge", {"A100": 8}),
+    ):
+        asked = SimpleNamespace(instance_type=bare, accelerators=accelerators)
+        wanted = 3600 * named(found, machine).hours.estimate
+        assert estimators[0](asked) == pytest.approx(wanted, abs=0.1), machine
 
 
 def test_an_infeasible_job_ends_the_command_with_1(capsys: pytest.CaptureFixture[str]) -> None:

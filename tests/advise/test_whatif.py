@@ -127,6 +127,51 @@ def test_another_network_changes_what_crosses_it_and_nothing_else() -> None:
     assert seconds(stash.whatif(measured, network="1gbit"), "node") == pytest.approx(0.11, rel=0.01)
 
 
+def test_nodes_of_one_worker_exchange_across_the_network_alone() -> None:
+    measured = profile_of(
+        noisy({"node": 0.1, "scaleout": 0.3}, noise_seconds=0.0),
+        machine_changes={"nodes": 2, "workers_per_node": 1},
+    )
+    times = [
+        seconds(stash.whatif(measured, network=rate), "scaleout") for rate in ("1gbit", "100gbit")
+    ]
+    # 46.8 MB between two at 96 % of 1 Gbit/s take 0.39 s, of which some is hidden.
+    assert 0.3 < times[0] - 0.1 < 0.45
+    assert times[1] == pytest.approx(0.1, rel=0.1)
+
+
+def test_rates_of_several_nodes_are_those_of_all_workers_with_their_network() -> None:
+    steps = {"solo": 0.1, "unsynced": 0.1, "node": 0.11, "scaleout": 0.3, "warm": 0.2, "cold": 0.25}
+    measured = profile_of(noisy(steps, noise_seconds=0.0), machine_changes={"nodes": 2})
+    found = stash.whatif(measured)
+    assert found.later is not None and found.first is not None
+    # 4 workers of 32 samples; an iteration is scaleout and what data adds to one node.
+    later, first = 128 / (0.3 + 0.2 - 0.11), 128 / (0.3 + 0.25 - 0.11)
+    assert found.later.samples_per_second == pytest.approx(later)
+    assert found.later.predicted_samples_per_second == pytest.approx(later, rel=0.01)
+    assert found.first.samples_per_second == pytest.approx(first)
+    assert found.first.predicted_samples_per_second == pytest.approx(first, rel=0.01)
+    half = stash.whatif(measured, storage="8MB/s", cache="500MB").later
+    assert half is not None
+    low, high = half.predicted_low_samples_per_second, half.predicted_samples_per_second
+    # All from a disk of 8 MB/s, the 6.4 MB of a node's iteration take 0.8 s; half of it, 0.4 s.
+    assert high == pytest.approx(128 / (0.3 + 0.4 - 0.11), rel=0.05)
+    assert 128 / (0.3 + 0.8 - 0.11) < low < high
+
+
+def test_missing_cores_are_no_communication() -> None:
+    steps = {**HAND_WORKED, "scaleout": 0.3}
+    measured = profile_of(noisy(steps, noise_seconds=0.0), machine_changes={"nodes": 2})
+    found = stash.whatif(measured, cores=2)
+    # 0.52 core-seconds of training on 2 cores take 0.26 s, 0.13 s more than the node took.
+    wanted = {"solo": 0.1, "unsynced": 0.24, "node": 0.26, "scaleout": 0.43}
+    for step, expected in wanted.items():
+        assert seconds(found, step) == pytest.approx(expected, rel=0.01), step
+    assert stall(found, "communication") == pytest.approx(0.02, rel=0.01)
+    assert stall(found, "contention") == pytest.approx(0.14, rel=0.01)
+    assert stall(found, "scale-out") == pytest.approx(0.17, rel=0.01)
+
+
 def test_the_cheapest_change_is_a_setting_where_one_does() -> None:
     found = stash.whatif(MEASURED)
     assert found.cheapest is not None

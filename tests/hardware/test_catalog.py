@@ -1,6 +1,7 @@
 """The catalog: every row has units, ranges and sources in order; users' rows stand before it."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,41 @@ def test_users_rows_replace_and_add(own_folder: Path) -> None:
     )
 
 
+def refreshed(name: str, usd: float) -> None:
+    one = replace(catalog.find(name), price_usd_per_hour=usd, price_date="2026-11-16")
+    catalog.save_refreshed([one])
+
+
+def imported(folder: Path, text: str, file_name: str = "mine.csv") -> None:
+    (folder / file_name).write_text(text)
+    catalog.import_rows(folder / file_name)
+
+
+def test_a_refresh_of_one_cloud_leaves_earlier_ones_as_they_are() -> None:
+    refreshed("p4d.24xlarge", 11.0)
+    refreshed("a2-highgpu-8g", 12.0)
+    found = [catalog.find(name).price_usd_per_hour for name in ("p4d.24xlarge", "a2-highgpu-8g")]
+    assert found == [11.0, 12.0]
+
+
+def test_an_import_keeps_its_hands_off_what_it_does_not_name(own_folder: Path) -> None:
+    imported(own_folder, "name,vcpus\np4d.24xlarge,95\n")
+    refreshed("p4d.24xlarge", 11.0)
+    imported(own_folder, "name,memory_gib\np4d.24xlarge,1000\n")
+    one = catalog.find("p4d.24xlarge")
+    assert (one.vcpus, one.memory_gib, one.price_usd_per_hour) == (95, 1000, 11.0)
+    assert one.price_date == "2026-11-16"
+
+
+def test_a_second_import_adds_to_a_machine_of_ones_own(own_folder: Path) -> None:
+    imported(own_folder, "name,gpu,gpus,vcpus\ncellar,v100,2,16\n")
+    price = "name,price_usd_per_hour,price_date,price_region\ncellar,1.5,2026-11-16,here\n"
+    imported(own_folder, price, "prices.csv")
+    one = catalog.find("own:cellar")
+    assert (one.gpu, one.gpus, one.vcpus, one.price_usd_per_hour) == ("v100-sxm2-16gb", 2, 16, 1.5)
+    assert (one.source_specs, one.source_price) == ("own file mine.csv", "own file prices.csv")
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -100,6 +136,8 @@ def test_users_rows_replace_and_add(own_folder: Path) -> None:
         ("name,gpus\nx,4\n", "no `gpu`"),
         ("name,price_usd_per_hour\nx,4\n", "without its date"),
         ("name,vcpus\np4d.24xlarge,-1\n", "not a positive number"),
+        ("name,price_usd_per_hour\np4d.24xlarge,0\n", "leave the price empty: it is then counted"),
+        ("name,spot_usd_per_hour\np4d.24xlarge,0\n", "leave the price empty: it is then counted"),
     ],
 )
 def test_a_file_with_a_mistake_changes_nothing(own_folder: Path, text: str, says: str) -> None:

@@ -46,6 +46,34 @@ def test_nonsense_is_answered_with_some_names_all_the_same() -> None:
         gpus.find("")
 
 
+@pytest.mark.parametrize(
+    ("driver_name", "key"),
+    [
+        ("NVIDIA A100-SXM4-40GB", "a100-sxm4-40gb"),
+        ("NVIDIA A100 80GB PCIe", "a100-pcie-80gb"),
+        ("NVIDIA H100 80GB HBM3", "h100-sxm5-80gb"),
+        ("NVIDIA H100 PCIe", "h100-pcie-80gb"),
+        ("NVIDIA H100 NVL", "h100-nvl-94gb"),
+        ("NVIDIA H200", "h200-sxm-141gb"),
+        ("NVIDIA GH200 480GB", "gh200-96gb"),
+        ("NVIDIA B200", "b200-sxm"),
+        ("NVIDIA B300 SXM6 AC", "b300-sxm"),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "rtx-pro-6000-bse"),
+        ("NVIDIA RTX 6000 Ada Generation", "rtx-6000-ada"),
+        ("NVIDIA GeForce RTX 4090", "rtx-4090"),
+        ("Tesla T4", "t4"),
+        ("NVIDIA H200 NVL", None),
+        ("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", None),
+        ("NVIDIA GeForce RTX 4090 Laptop GPU", None),
+        ("NVIDIA GeForce RTX 4090 D", None),
+        ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", None),
+    ],
+)
+def test_a_gpu_is_recognised_by_what_its_driver_says(driver_name: str, key: str | None) -> None:
+    found = gpus.recognise(driver_name)
+    assert (None if found is None else found.key) == key
+
+
 @pytest.mark.parametrize("key", gpus.names())
 def test_every_row_has_sane_figures_and_says_where_they_come_from(key: str) -> None:
     gpu = gpus.find(key)

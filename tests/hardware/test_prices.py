@@ -44,6 +44,16 @@ def test_machines_that_would_be_lost_are_named_and_retired_ones_are_not(tmp_path
     assert "p5.48xlarge" in prices.explain_lost(fresh.lost)
 
 
+def test_an_offer_for_nothing_is_no_price(tmp_path: Path) -> None:
+    rows = (
+        "p4d.24xlarge,us-east-1,0.0,96,1152,8,A100,40,False,\n"
+        "p4d.24xlarge,us-east-1,20.5,96,1152,8,A100,40,False,\n"
+    )
+    offers = prices.offers_from_folder(folder_of(tmp_path, rows), ["aws"])
+    (one,) = prices.refresh(known("p4d.24xlarge"), offers, TODAY).rows
+    assert one.price_usd_per_hour == 20.5
+
+
 def test_other_clouds_are_left_alone(tmp_path: Path) -> None:
     offers = prices.offers_from_folder(
         folder_of(tmp_path, "p4d.24xlarge,us-east-1,20.5,96,1152,8,A100,40,False,\n"), ["aws"]

@@ -8,8 +8,10 @@ import pytest
 from rich.console import Console
 
 import stash
+from profiles import noisy, profile_of
 from stash.cli.main import main
 from stash.errors import UsageError
+from stash.predict.api import data_rates
 from stash.report.terminal import print_profile
 from stash.results.profile import Profile, Provenance
 
@@ -155,6 +157,98 @@ def test_a_profile_on_the_same_gpu_sets_the_time_of_one_worker() -> None:
     assert other.steps["solo"].seconds_per_iteration.estimate == pytest.approx(
         blind.steps["solo"].seconds_per_iteration.estimate * factor
     )
+
+
+def seconds(found: Profile, step: str) -> float:
+    return found.steps[step].seconds_per_iteration.estimate
+
+
+def of_one_worker() -> Profile:
+    """As usual_steps(1) measures it: there is no step solo."""
+    machine = {"devices": ("NVIDIA A10G",), "workers_per_node": 1}
+    return profile_of(
+        noisy({"node": 0.060, "warm": 0.070}, noise_seconds=0.0),
+        machine_changes=machine,
+        workload_changes={"dtype": "amp"},
+    )
+
+
+def test_a_profile_of_one_worker_calibrates_by_its_step_node() -> None:
+    found = stash.predict("resnet18", instance="g5.xlarge", from_profile=of_one_worker())
+    assert seconds(found, "node") == pytest.approx(0.060)
+    assert found.prediction is not None
+    assert "measured on A10G" in found.prediction.calibrated_on
+
+
+def test_batch_and_precision_are_the_profiles_unless_said() -> None:
+    measured = of_one_worker()
+    found = stash.predict("resnet18", instance="g5.xlarge", from_profile=measured)
+    assert (found.workload.batch_per_worker, found.workload.dtype) == (32, "amp")
+    said = stash.predict("resnet18", instance="g5.xlarge", from_profile=measured, dtype="bf16")
+    assert said.workload.dtype == "bf16"
+    assert stash.predict("resnet18", instance="g5.xlarge").workload.dtype == "fp32"
+
+
+def test_a_rate_of_ones_own_leaves_the_profiles_data_as_they_are() -> None:
+    # 10,000 samples of 100 kB; a disk of 10 MB/s gives 100 a second, a batch of 32 in 0.32 s.
+    found = stash.predict(
+        "resnet18",
+        instance="p3.2xlarge",
+        from_profile=of_one_worker(),
+        samples_per_core=1000.0,
+        storage_mb_per_second=10.0,
+    )
+    assert found.workload.samples == 10_000
+    assert found.rates.preprocessing is not None and found.rates.storage is not None
+    assert found.rates.preprocessing.estimate == 8 * 1000.0
+    assert found.rates.storage.estimate == pytest.approx(100.0)
+    assert seconds(found, "cold") == pytest.approx(0.32, rel=0.01)
+
+
+@pytest.mark.parametrize(("loader_workers", "cores"), [(0, 2), (1, 2), (2, 4), (8, 8)])
+def test_a_rate_is_that_of_the_cores_that_prepared(loader_workers: int, cores: int) -> None:
+    # Two workers on 8 cores prepare 320 a second; without loader workers each does so by itself.
+    source, _ = data_rates(profile_of(workload_changes={"loader_workers": loader_workers}))
+    assert source is not None
+    assert source.preprocessing_per_core == pytest.approx(320 / cores)
+
+
+def test_nodes_of_one_gpu_have_a_scale_out_stall_and_no_other() -> None:
+    found = stash.predict("resnet50", instance="g4dn.xlarge", nnodes=4)
+    assert set(found.steps) == {"node", "scaleout"}  # as where they are measured
+    assert set(found.stalls) == {"scale-out"}
+    more = seconds(found, "scaleout") - seconds(found, "node")
+    assert found.stalls["scale-out"].seconds_per_iteration.estimate == pytest.approx(more)
+    alone = stash.predict("resnet50", instance="g4dn.xlarge")
+    assert found.steps["node"] == alone.steps["solo"]
+    assert "not told apart" not in text_of(found)
+
+
+def test_one_gpu_with_data_does_not_wait_for_itself() -> None:
+    found = stash.predict("resnet50", instance="g4dn.xlarge", samples_per_core=50.0)
+    assert set(found.steps) == {"node", "warm", "cold"}
+    assert set(found.stalls) == {"prep", "fetch"}
+    alone = stash.predict("resnet50", instance="g4dn.xlarge")
+    assert found.steps["node"] == alone.steps["solo"]
+    page = " ".join(text_of(found).split())
+    assert "interconnect needs two workers or more" in page
+    assert "not told apart" not in page
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("samples", -5),
+        ("samples_per_core", 0.0),
+        ("sample_bytes", 0.0),
+        ("storage_mb_per_second", 0.0),
+        ("samples_per_core", float("nan")),
+    ],
+)
+def test_a_number_that_must_be_positive_is_refused_by_its_option(option: str, value: float) -> None:
+    name = f"--{option.replace('_', '-')} is {value:g}; expected more than zero"
+    with pytest.raises(UsageError, match=name):
+        stash.predict("resnet18", instance="p3.2xlarge", **{option: value})
 
 
 def test_the_command_prints_the_same_document(

@@ -12,9 +12,12 @@ from PIL import Image
 from profiles import HAND_WORKED, noisy, profile_of, workload
 from stash.errors import StashError, UsageError
 from stash.hardware import catalog
+from stash.launch.api import Measured
+from stash.launch.request import Request
+from stash.results import store
 from stash.results.document import Interval
 from stash.results.profile import Profile, Provenance
-from stash.study import fit, plan, run
+from stash.study import fit, here, plan, run
 from stash.study.document import CellNumbers, Study, StudyStall
 from stash.study.plan import Here, Plan, studied_model
 from stash.study.repeats import averaged
@@ -138,6 +141,26 @@ def test_a_failed_cell_is_named_loses_no_other_and_is_tried_again(tmp_path: Path
     assert again.done == ["resnet18 128 1"] and not study.failed
 
 
+def test_what_a_failed_cell_has_left_is_kept_and_stops_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = tmp_path / here.UNDER_WAY / "failed.json"
+    left.parent.mkdir()
+    left.write_text("{}")
+
+    def launch(request: Request) -> Measured:
+        made = fake_profile(request.workload, 32)
+        return Measured(made, store.save(made, request.out), 0)
+
+    monkeypatch.setattr("stash.launch.api.measure", launch)
+    asked = here_plan(tmp_path)
+    assert here.measure(asked, "resnet18", 32, 1).workload.name == "resnet18"
+    assert list(left.parent.iterdir()) == [left]
+    left.unlink()
+    here.measure(asked, "resnet18", 32, 1)
+    assert not left.parent.exists()
+
+
 def test_a_damaged_cell_is_measured_again(tmp_path: Path) -> None:
     asked = here_plan(tmp_path, models=plan.macro_models(["resnet18"]), batches=(32,))
     run.run(asked, measure=Measuring())
@@ -192,6 +215,17 @@ def test_the_network_stall_is_against_one_machine_with_as_many_gpus(tmp_path: Pa
     assert stall.percent.estimate == pytest.approx(100 * expected / single.steps["node"].estimate)
     assert stall.percent.low < stall.percent.estimate
     assert "network" not in single.stalls
+
+
+def test_machines_of_one_gpu_are_compared_with_one_of_as_many(tmp_path: Path) -> None:
+    rented = plan.machines(["4x g4dn.xlarge", "g4dn.12xlarge"], "macro", catalog.CURRENT)
+    models = plan.macro_models(["resnet18"])
+    study, _ = run.run(paper_plan(tmp_path, rented=rented, models=models, batches=(32,)))
+    found = {cell.machine: numbers for cell, numbers in study.done()}
+    spread, single = found["4x g4dn.xlarge"], found["g4dn.12xlarge"]
+    expected = spread.steps["scaleout"].estimate - single.steps["node"].estimate
+    assert spread.stalls["network"].against == "g4dn.12xlarge"
+    assert spread.stalls["network"].seconds_per_iteration.estimate == pytest.approx(expected)
 
 
 def test_emulated_and_predicted_machines_are_never_subtracted(tmp_path: Path) -> None:

@@ -63,7 +63,6 @@ def recommend(
     pool = candidates.pool(rows, clouds=clouds, excluded=exclude, retired=retired)
     fits = candidates.fitting(pool, known, batch, precision)
     priced, currency = _priced(fits, spot=assumed.spot)
-    _check_budget(budget_usd, currency)
     question = Question(
         workload=known.name,
         samples=samples,
@@ -85,6 +84,7 @@ def recommend(
     if not priced.instances:
         largest = max((candidates.gpu_of(one) for one in pool.instances), key=_memory)
         return nothing_fits(question, assumed, priced, known, largest)
+    _check_budget(budget_usd, currency)
     return _answer(question, assumed, priced, known, profiles, next_probe=next_probe)
 
 

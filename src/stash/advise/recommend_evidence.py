@@ -66,7 +66,7 @@ def _observe(profile: Profile, gpu: Gpu, ways: Grid) -> Observation | None:
     workload, machine = profile.workload, profile.machine
     alone = _timing(profile, "solo")
     one_node, all_nodes = _timing(profile, "node"), _timing(profile, "scaleout")
-    if machine.workers == 1:  # alone and together are the same
+    if machine.workers_per_node == 1:  # alone and together on a node are the same
         alone = one_node = alone or one_node
     rows = [
         (row, timing)

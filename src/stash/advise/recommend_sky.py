@@ -17,6 +17,13 @@ torchrun --nnodes "$SKYPILOT_NUM_NODES" --nproc-per-node "$SKYPILOT_NUM_GPUS_PER
 """
 
 
+def sky_names(machine: str) -> tuple[str, str | None]:
+    """Machine type, and GPUs that Google attaches to it: n1-standard-8 and T4:1."""
+    bare, _, attached = machine.partition("+")
+    count, _, gpu = attached.partition("x")
+    return bare, f"{gpu}:{count}" if attached else None
+
+
 def sky_task(found: Recommendation) -> str:
     """A task that rents the chosen machine and starts one training process a GPU."""
     best = found.choice
@@ -27,13 +34,11 @@ def sky_task(found: Recommendation) -> str:
             f"SkyPilot rents from {', '.join(SKY_CLOUDS)}, and {best.name} is of "
             f"{best.cloud}: no task was written."
         )
-    # Google attaches some GPUs to a machine, so their number is named beside it.
-    machine, _, attached = best.machine.partition("+")
-    count, _, gpu = attached.partition("x")
+    machine, accelerators = sky_names(best.machine)
     options = SkyOptions(
         infra=best.cloud,
         instance=machine,
-        accelerators=f"{gpu}:{count}" if attached else None,
+        accelerators=accelerators,
         spot=found.assumptions.spot,
     )
     why = "".join(c for c in " ".join(found.words.split()) if c.isprintable())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -20,17 +21,31 @@ from stash.predict import pipeline
 NEAR = 1.1
 
 
-def hours(value: float) -> str:
-    """A length of time as people say it."""
+def hours(value: float, *, up: bool = False) -> str:
+    """A length of time as people say it; rounded up, it is enough."""
     if value < 1:
-        return f"{value * 60:.3g} min"
-    return f"{value:.3g} h" if value < 100 else f"{value / 24:.3g} days"
+        number, unit = value * 60, "min"
+    else:
+        number, unit = (value, "h") if value < 100 else (value / 24, "days")
+    return f"{_three_digits_up(number) if up else number:.3g} {unit}"
 
 
-def money(value: float, question: Question) -> str:
+def money(value: float, question: Question, *, up: bool = False) -> str:
+    """A cost as people say it; rounded up, it is enough."""
     if question.currency == "device-hours":
-        return f"{value:.3g} device-hours"
-    return f"${value:.2f}" if value < 100 else f"${value:,.0f}"
+        return f"{_three_digits_up(value) if up else value:.3g} device-hours"
+    digits = 2 if value < 100 else 0
+    return f"${_rounded_up(value, digits) if up else value:,.{digits}f}"
+
+
+def _three_digits_up(value: float) -> float:
+    return _rounded_up(value, 2 - math.floor(math.log10(value)))
+
+
+def _rounded_up(value: float, digits: int) -> float:
+    """To so many digits after the point; where the nearest is too little, to the next."""
+    nearest = round(value, digits)
+    return nearest if nearest >= value else round(nearest + 10.0**-digits, digits)
 
 
 def why(found: Recommendation) -> str:
@@ -332,14 +347,14 @@ def _infeasible(found: Recommendation) -> str:
             f"no way finishes within {hours(deadline)}: the fastest, {fastest.name}, takes "
             f"{hours(fastest.hours.estimate)}"
         )
-        changes.append(f"a deadline of {hours(fastest.hours.estimate)} or more")
+        changes.append(f"a deadline of {hours(fastest.hours.estimate, up=True)} or more")
         changes.append(f"more than {question.max_nodes} nodes (--max-nodes) or fewer epochs")
     if budget is not None and cheapest.usd is not None and cheapest.usd.estimate > budget:
         reasons.append(
             f"no way costs at most {money(budget, question)}: the cheapest, {cheapest.name}, "
             f"costs {money(cheapest.usd.estimate, question)}"
         )
-        changes.append(f"a budget of {money(cheapest.usd.estimate, question)} or more")
+        changes.append(f"a budget of {money(cheapest.usd.estimate, question, up=True)} or more")
     if not reasons and deadline is not None and budget is not None:
         in_time = next(one for one in found.candidates if one.hours.estimate <= deadline)
         paid = [one for one in found.candidates if one.usd and one.usd.estimate <= budget]
@@ -349,8 +364,9 @@ def _infeasible(found: Recommendation) -> str:
             f"no way keeps both the deadline of {hours(deadline)} and the budget of "
             f"{money(budget, question)}"
         )
-        changes.append(f"{money(in_time.usd.estimate, question)} ({in_time.name} in time)")
-        changes.append(f"{hours(quickest.hours.estimate)} ({quickest.name} for the money)")
+        cost, time = in_time.usd.estimate, quickest.hours.estimate
+        changes.append(f"{money(cost, question, up=True)} ({in_time.name} in time)")
+        changes.append(f"{hours(time, up=True)} ({quickest.name} for the money)")
     return f"Infeasible: {', and '.join(reasons)}. It would take {', or '.join(changes)}."
 
 

@@ -66,12 +66,18 @@ def replay_of(profile: Profile, target: Target) -> Replay:
         return Replay(seconds, ())
     found = {}
     for step, before in seconds.items():
-        base = next((seconds[one] for one in WITHOUT_EXCHANGE[step] if one in seconds), before)
+        base = next((seconds[one] for one in _bases(profile, step) if one in seconds), before)
         exchange = _Exchange(profile, step, known, gpu, compute_before=base)
         after, words = exchange.exposed(before - base, base * factor, target)
         found[step] = base * factor + after
         assumptions += words
     return Replay(found, tuple(dict.fromkeys(assumptions)))
+
+
+def _bases(profile: Profile, step: str) -> tuple[str, ...]:
+    """What the exchange of a step comes on top of; one worker of a node is alone in step node."""
+    alone = ("node",) if profile.machine.workers_per_node == 1 and step == "scaleout" else ()
+    return (*WITHOUT_EXCHANGE[step], *alone)
 
 
 def _compute_factor(

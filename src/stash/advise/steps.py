@@ -13,6 +13,8 @@ from stash.predict.pipeline import Loaders, lru_hits
 from stash.results.profile import Profile
 from stash.results.steps import compute_step, whole_iteration
 
+ALL_OF_A_NODE = ("unsynced", "node", "scaleout")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Predicted:
@@ -88,10 +90,10 @@ def _fed(
     profile: Profile, feeding: Feeding, changes: Changes, replay: Replay, batch: int
 ) -> Predicted:
     loaders = _changed(profile, feeding, changes, replay, batch)
-    node = replay.seconds["node"]
+    seconds = dict(replay.seconds)
     if changes.cores is not None:  # a CPU trains on those cores, too
-        node = max(node, loaders.training_core_seconds / loaders.cores)
-    seconds = {**replay.seconds, "node": node}
+        seconds = _short_of_cores(seconds, loaders)
+    node = seconds["node"]
     has_storage = feeding.knows_storage or changes.storage_bytes_per_second is not None
     if "warm" in profile.steps:
         seconds["warm"] = loaders.iteration_seconds(node, 1.0)
@@ -111,6 +113,14 @@ def _fed(
         later=later,
         assumptions=replay.assumptions,
     )
+
+
+def _short_of_cores(seconds: dict[str, float], loaders: Loaders) -> dict[str, float]:
+    """What missing cores add to a node, they add to every step in which all its workers run."""
+    missing = max(0.0, loaders.training_core_seconds / loaders.cores - seconds["node"])
+    return {
+        step: value + missing if step in ALL_OF_A_NODE else value for step, value in seconds.items()
+    }
 
 
 def _changed(

@@ -29,6 +29,7 @@ from stash.results.document import (
 )
 from stash.results.profile import Profile, Provenance
 from stash.results.steps import Stall, stalls_of
+from stash.results.whole import iteration_seconds
 
 SCHEMA = "stash.whatif/1"
 #: Steps this near to what was measured are what was measured.
@@ -130,8 +131,8 @@ def whatif(
         steps=_steps(given, after),
         stalls=_stalls(given, after),
         cached_fraction=after.cached_fraction,
-        later=_epoch(given, "warm", after, after.later),
-        first=_epoch(given, "cold", after, None),
+        later=_epoch(given, "later", after),
+        first=_epoch(given, "first", after),
         needs=_needs(job, after),
         single_changes=tuple(_single(one) for one in found),
         cheapest=None if best is None else _single(best),
@@ -168,18 +169,18 @@ def _stall(profile: Profile, stall: Stall, after: Predicted) -> float:
     return sum(sign * after.seconds[step] for sign, step in stall.terms)
 
 
-def _epoch(
-    profile: Profile, step: str, after: Predicted, bounds: tuple[float, float] | None
-) -> EpochBeside | None:
-    if step not in after.seconds:
+def _epoch(profile: Profile, epoch: str, after: Predicted) -> EpochBeside | None:
+    """Of all workers of all nodes, in whole iterations; none where data was not measured."""
+    first = epoch == "first"
+    measured, fast = iteration_seconds(profile, first=first), after.whole(epoch)
+    if ("cold" if first else "warm") not in after.seconds or measured is None or fast is None:
         return None
-    workers = profile.machine.workers_per_node
-    measured = profile.steps[step].seconds_per_iteration.estimate
-    fast, slow = bounds or (after.seconds[step], after.seconds[step])
+    keeps, evicts = (0.0, 0.0) if first or after.later is None else after.later
+    workers = profile.machine.workers
     return EpochBeside(
-        samples_per_second=workers * profile.workload.batch_per_worker / measured,
+        samples_per_second=workers * profile.workload.batch_per_worker / measured.estimate,
         predicted_samples_per_second=workers * after.batch / fast,
-        predicted_low_samples_per_second=workers * after.batch / slow,
+        predicted_low_samples_per_second=workers * after.batch / (fast + evicts - keeps),
     )
 
 

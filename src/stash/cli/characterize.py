@@ -57,7 +57,7 @@ def macro(
         typer.Option(help="What one rented core prepares in a second; else as measured here."),
     ] = None,
     storage_mb_per_second: Annotated[
-        float | None, typer.Option(help="Of rented disks, where the catalog does not say.")
+        float | None, typer.Option(help="Of rented disks, instead of the catalog's.")
     ] = None,
     links: Annotated[
         Path | None, typer.Option(help="What `stash links --json` said, for the bandwidth per GPU.")

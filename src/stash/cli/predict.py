@@ -15,7 +15,10 @@ def predict(
     batch_size: Annotated[
         int | None, typer.Option(help="Samples per worker and iteration.")
     ] = None,
-    dtype: Annotated[str, typer.Option(help="fp32, tf32, amp or bf16.")] = "fp32",
+    dtype: Annotated[
+        str | None,
+        typer.Option(help="fp32, tf32, amp or bf16; by default the profile's (--from), else fp32."),
+    ] = None,
     from_profile: Annotated[
         str | None,
         typer.Option(
@@ -38,7 +41,7 @@ def predict(
         float | None, typer.Option(help="Of one sample in storage, for fetch.")
     ] = None,
     storage_mb_per_second: Annotated[
-        float | None, typer.Option(help="Of the disk, where the catalog does not say, for fetch.")
+        float | None, typer.Option(help="Of the disk, instead of the catalog's, for fetch.")
     ] = None,
     snapshot: Annotated[
         str, typer.Option(help="2026-08, or paper-2022 for Table I of the paper.")

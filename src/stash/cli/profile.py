@@ -83,6 +83,13 @@ def profile(
     timeout: Annotated[
         float, typer.Option(help="Give up when no worker has moved for so many seconds.")
     ] = 300.0,
+    instance: Annotated[
+        str | None,
+        typer.Option(
+            help="What kind of machine this is, as in p4d.24xlarge; its price is taken where none "
+            "is given."
+        ),
+    ] = None,
     price_usd_per_hour: Annotated[
         float | None, typer.Option(help="What one machine costs; several are counted each.")
     ] = None,
@@ -135,6 +142,7 @@ def profile(
         max_rounds=max_rounds,
         max_usd=max_usd,
         timeout_seconds=timeout,
+        instance=instance,
         price_usd_per_hour=price_usd_per_hour,
         seed=seed,
         resume=resume,
@@ -234,7 +242,7 @@ def _measure(request: Request) -> Measured:
     from stash.results.recording import Phase, Round
 
     limit = None if request.max_minutes is None else request.max_minutes * 60.0
-    price = request.price_usd_per_hour
+    price = request.hourly_usd
     rounds: list[Round] = []
     with Progress(
         progress_console(),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import difflib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from importlib import resources
@@ -93,6 +93,17 @@ class Instance:
 
 NUMBERS = frozenset(field.name for field in fields(Instance) if str(field.type).startswith("float"))
 COLUMNS = tuple(field.name for field in fields(Instance))
+PRICES = ("price_usd_per_hour", "spot_usd_per_hour")
+#: What a refresh may change.
+PRICE_COLUMNS = tuple(
+    column
+    for column in COLUMNS
+    if column.startswith(("price_", "spot_")) or column == "source_price"
+)
+
+#: Snapshot, cloud and name of a row; its cells that somebody has given.
+Key = tuple[str, str, str]
+Cells = dict[str, str]
 
 
 def instances(snapshot: str = CURRENT) -> tuple[Instance, ...]:
@@ -126,18 +137,33 @@ def user_folder() -> Path:
 
 def import_rows(path: Path) -> list[Instance]:
     """Take a user's rows into the user's catalog; all of them are checked before any is kept."""
-    new = read_overrides(path, packaged())
-    _write_user_file(IMPORTED, new, _read_user_file(IMPORTED, packaged()))
-    return new
+    base = _with_refreshed()
+    kept = _given(user_folder() / IMPORTED, base)
+    new = _read(path, base, kept)
+    _write_user_file(IMPORTED, {**kept, **{key: cells for key, cells, _ in new}})
+    return list({key: one for key, _, one in new}.values())
 
 
 def save_refreshed(rows: Sequence[Instance]) -> Path:
-    """Keep refreshed prices; the package's own file is never touched."""
-    return _write_user_file(REFRESHED, rows, [])
+    """Keep refreshed prices beside earlier ones; the package's own file is never touched."""
+    kept = _given(user_folder() / REFRESHED, _by_key(packaged()))
+    for one in rows:
+        key = (one.snapshot, one.cloud, one.name)
+        cells = dict(zip(COLUMNS, _cells(one), strict=True))
+        fresh = {column: cells[column] for column in PRICE_COLUMNS if cells[column]}
+        kept[key] = {**kept.get(key, {}), **fresh}
+    return _write_user_file(REFRESHED, kept)
 
 
 def read_overrides(path: Path, base: Sequence[Instance]) -> list[Instance]:
     """Rows of a user's CSV: `name` is needed, other columns replace or add to what is known."""
+    return [one for _, _, one in _read(path, _by_key(base), {})]
+
+
+def _read(
+    path: Path, base: Mapping[Key, Instance], earlier: Mapping[Key, Cells]
+) -> list[tuple[Key, Cells, Instance]]:
+    """Rows of a CSV with the cells that are given there or were given earlier."""
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -147,12 +173,14 @@ def read_overrides(path: Path, base: Sequence[Instance]) -> list[Instance]:
     if unknown or "name" not in (reader.fieldnames or ()):
         problem = f"unknown columns {', '.join(unknown)}" if unknown else "no column `name`"
         raise UsageError(f"{path}: {problem}. Known columns: {', '.join(COLUMNS)}.")
-    known = {(one.snapshot, one.cloud, one.name): one for one in base}
-    rows = []
+    given, rows = dict(earlier), []
     for number, values in enumerate(reader, start=2):
-        given = {column: text for column, text in values.items() if column and text}
+        cells = {column: text for column, text in values.items() if column and text}
         try:
-            rows.append(_overridden(given, known, path.name))
+            key = _key(cells, [*base, *given])
+            is_new = key not in base and key not in given
+            given[key] = {**given.get(key, {}), **_sourced(cells, path.name, is_new=is_new)}
+            rows.append((key, given[key], _overridden(key, given[key], base.get(key))))
         except ValueError as error:
             raise UsageError(f"{path}, line {number}: {error}.") from None
     return rows
@@ -176,6 +204,11 @@ def problems(one: Instance) -> list[str]:
         found.append(f"no GPU {one.gpu!r} in the GPU table")
     if one.topology and one.topology not in topology_names():
         found.append(f"no topology {one.topology!r}")
+    found += [
+        f"{name} is 0; leave the price empty: it is then counted in device-hours"
+        for name in PRICES
+        if getattr(one, name) == 0
+    ]
     if one.price_usd_per_hour is not None and not (one.price_date and one.price_region):
         found.append("a price without its date and region")
     if not one.source_specs:
@@ -192,11 +225,11 @@ def problems(one: Instance) -> list[str]:
 
 @cache
 def _rows() -> tuple[Instance, ...]:
-    merged = {(one.snapshot, one.cloud, one.name): one for one in packaged()}
-    for file_name in (REFRESHED, IMPORTED):
-        for one in _read_user_file(file_name, tuple(merged.values())):
-            merged[one.snapshot, one.cloud, one.name] = one
-    return tuple(merged.values())
+    return tuple(_over(IMPORTED, _with_refreshed()).values())
+
+
+def _with_refreshed() -> dict[Key, Instance]:
+    return _over(REFRESHED, _by_key(packaged()))
 
 
 def forget() -> None:
@@ -204,21 +237,33 @@ def forget() -> None:
     _rows.cache_clear()
 
 
-def _read_user_file(name: str, base: Sequence[Instance]) -> list[Instance]:
-    path = user_folder() / name
-    return read_overrides(path, base) if path.is_file() else []
+def _by_key(rows: Sequence[Instance]) -> dict[Key, Instance]:
+    return {(one.snapshot, one.cloud, one.name): one for one in rows}
 
 
-def _write_user_file(name: str, rows: Sequence[Instance], kept: Iterable[Instance]) -> Path:
-    merged = {(one.snapshot, one.cloud, one.name): one for one in (*kept, *rows)}
+def _over(file_name: str, base: Mapping[Key, Instance]) -> dict[Key, Instance]:
+    """What is known, with a user's file over it."""
+    path = user_folder() / file_name
+    rows = _read(path, base, {}) if path.is_file() else []
+    return {**base, **{key: one for key, _, one in rows}}
+
+
+def _given(path: Path, base: Mapping[Key, Instance]) -> dict[Key, Cells]:
+    """The cells of a user's file, and no others."""
+    return {key: cells for key, cells, _ in _read(path, base, {})} if path.is_file() else {}
+
+
+def _write_user_file(name: str, rows: Mapping[Key, Cells]) -> Path:
     path = user_folder() / name
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_suffix(".new")
         with temporary.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(COLUMNS)
-            writer.writerows([_cells(one) for one in merged.values()])
+            writer = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")
+            writer.writeheader()
+            for (snapshot, cloud, machine), cells in rows.items():
+                place = {"snapshot": snapshot, "cloud": cloud, "name": machine}
+                writer.writerow({**cells, **place})
         temporary.replace(path)
     except OSError as error:
         raise StashError(f"Cannot write {path}: {error.strerror or error}.") from None
@@ -234,25 +279,32 @@ def _cells(one: Instance) -> list[str]:
     ]
 
 
-def _overridden(
-    given: dict[str, str], known: dict[tuple[str, str, str], Instance], source: str
-) -> Instance:
+def _key(given: Cells, known: Sequence[Key]) -> Key:
+    """Which row is meant: of the cloud that is given, else of one that has such a name."""
     if "name" not in given:
         raise ValueError("no name")
     snapshot, name = given.get("snapshot", CURRENT), given["name"]
-    same_name = [key for key in known if key[0] == snapshot and key[2] == name]
-    cloud = given.get("cloud") or (same_name[0][1] if same_name else "own")
-    base = known.get((snapshot, cloud, name))
-    defaults: dict[str, str] = {"status": "available", "source_specs": f"own file {source}"}
+    clouds = [key[1] for key in known if (key[0], key[2]) == (snapshot, name)]
+    return snapshot, given.get("cloud") or (clouds[0] if clouds else "own"), name
+
+
+def _sourced(given: Cells, source: str, *, is_new: bool) -> Cells:
+    """Cells of a user's file, with that file as the source of what has no other."""
+    own = f"own file {source}"
+    sources = {"source_specs": own} if is_new else {}
+    if "price_usd_per_hour" in given:
+        sources["source_price"] = own
+    gpu = {"gpu": gpus.find(given["gpu"]).key} if "gpu" in given else {}
+    return {**sources, **given, **gpu}
+
+
+def _overridden(key: Key, given: Cells, base: Instance | None) -> Instance:
+    defaults: Cells = {"status": "available"}
     if base is not None:
         cells = dict(zip(COLUMNS, _cells(base), strict=True))
         defaults = {column: text for column, text in cells.items() if text}
-    if given.get("gpu"):
-        given = {**given, "gpu": gpus.find(given["gpu"]).key}
-    if given.get("price_usd_per_hour") and "source_price" not in given:
-        given = {**given, "source_price": f"own file {source}"}
-    place = {"snapshot": snapshot, "cloud": cloud, "name": name}
-    one = _instance({**defaults, **given, **place})
+    snapshot, cloud, name = key
+    one = _instance({**defaults, **given, "snapshot": snapshot, "cloud": cloud, "name": name})
     if wrong := problems(one):
         raise ValueError(f"{name}: {'; '.join(wrong)}")
     return one

@@ -21,6 +21,18 @@ COMMONEST = {
     "gh200": "gh200-96gb",
 }
 
+#: What drivers say, without the vendor's words, where it is no key and no beginning of one.
+DRIVER_NAMES = {
+    "a100-80gb-pcie": "a100-pcie-80gb",
+    "h100-80gb-hbm3": "h100-sxm5-80gb",
+    "gh200-120gb": "gh200-96gb",  # named by the memory of its processor
+    "gh200-480gb": "gh200-96gb",
+    "b300-sxm6-ac": "b300-sxm",
+    "rtx-6000-ada-generation": "rtx-6000-ada",
+    "rtx-pro-6000-blackwell-server-edition": "rtx-pro-6000-bse",
+    "rtx-pro-4500-blackwell-server-edition": "rtx-pro-4500-bse",
+}
+
 #: Fractions of the peak that training kernels reach. Assumptions, not measurements: an emulated
 #: device is a plausible accelerator, and every profile of one says that it is emulated.
 COMPUTE_EFFICIENCY = {"fp32": 0.6, "amp": 0.35, "bf16": 0.35}
@@ -70,11 +82,15 @@ def find(name: str) -> Gpu:
 
 
 def recognise(driver_name: str) -> Gpu | None:
-    """The row of a GPU as its driver names it: `NVIDIA A100-SXM4-40GB`, `Tesla T4`."""
+    """The row of a GPU as its driver names it: `NVIDIA A100-SXM4-40GB`, `Tesla T4`.
+
+    What says more than a row (Laptop GPU, a slice by MIG) is another device than that row's.
+    """
     words = driver_name.lower().replace("_", " ").replace("-", " ").split()
     plain = "-".join(word for word in words if word not in ("nvidia", "tesla", "geforce"))
-    found = [key for key in _table() if key == plain or plain.startswith(f"{key}-")]
-    found = found or [key for key in _table() if key.startswith(f"{plain}-")]
+    key = DRIVER_NAMES.get(plain, plain)
+    found = [one for one in _table() if one == key]
+    found = found or [one for one in _table() if one.startswith(f"{key}-")]
     return _table()[found[0]] if found else None
 
 

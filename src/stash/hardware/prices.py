@@ -82,6 +82,8 @@ def refresh(known: Sequence[Instance], offers: Sequence[Offer], today: date) -> 
     """New prices for known machine types, in the region that each row is priced in."""
     by_type: dict[tuple[str, str, int], list[Offer]] = {}
     for offer in offers:
+        if offer.usd_per_hour <= 0:
+            continue  # nobody rents for nothing: a price that is not known
         by_type.setdefault((offer.cloud, offer.name.lower(), offer.gpus), []).append(offer)
     rows, lost = [], []
     clouds = {offer.cloud for offer in offers}

@@ -164,6 +164,7 @@ def introduce(prepared: Prepared, place: Placement) -> Hello:
         "--batch-size": request.batch_size,
         "--num-workers": request.num_workers,
         "--device": plan.device,
+        "--instance": plan.instance,
         "--dtype": plan.dtype,
         "--steps": ",".join(plan.steps),
         "--launches": request.launches,

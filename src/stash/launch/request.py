@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from stash.engine.plan import UNREADABLE, Plan
 from stash.errors import UsageError
-from stash.hardware import device_names
+from stash.hardware import catalog, device_names
 from stash.hardware.device_names import DeviceName
 from stash.hardware.machine import usable_cores
 from stash.launch import script
@@ -59,13 +59,26 @@ class Request:
     max_rounds: int | None = None
     max_usd: float | None = None
     timeout_seconds: float = 300.0
-    price_usd_per_hour: float | None = None
+    instance: str | None = None  # what kind of machine this is, in the catalog's words
+    price_usd_per_hour: float | None = None  # none: the catalog's, of the instance
     seed: int = 0
     resume: Path | None = None  # a profile whose rounds are continued
     links: bool = False  # probe them, too, after the rounds
     keep_tracking: bool = False
     protect: tuple[Path, ...] = ()
     out: Path = DEFAULT_FOLDER
+
+    @property
+    def machine_type(self) -> catalog.Instance | None:
+        """The catalog's row of the instance; a name that it does not know is refused."""
+        return None if self.instance is None else catalog.find(self.instance)
+
+    @property
+    def hourly_usd(self) -> float | None:
+        """The price of one machine, as given or as the catalog has it."""
+        if self.price_usd_per_hour is not None or self.machine_type is None:
+            return self.price_usd_per_hour
+        return self.machine_type.price_usd_per_hour
 
 
 @dataclass(frozen=True)
@@ -107,7 +120,8 @@ def prepare(request: Request, nodes: int = 1) -> Prepared:
         device=str(device),
         pin_cores=device.kind == "cpu" and 1 < workers <= cores,
         keep_tracking=request.keep_tracking,
-        price_usd_per_hour=request.price_usd_per_hour,
+        instance=None if request.machine_type is None else request.machine_type.name,
+        price_usd_per_hour=request.hourly_usd,
         nodes=nodes,
     )
     if is_script(request):
@@ -160,8 +174,8 @@ def _check_numbers(request: Request) -> None:
         raise UsageError(f"--num-workers must be 0 or more, not {request.num_workers}.")
     if request.dtype not in (None, "fp32", "amp", "bf16"):
         raise UsageError(f"--dtype is fp32, amp or bf16, not {request.dtype!r}.")
-    if request.max_usd is not None and request.price_usd_per_hour is None:
-        raise UsageError("--max-usd needs a price: add --price-usd-per-hour.")
+    if request.max_usd is not None and request.hourly_usd is None:
+        raise UsageError("--max-usd needs a price: add --price-usd-per-hour or --instance.")
 
 
 def check_positive(options: Mapping[str, float | None]) -> None:

@@ -6,6 +6,8 @@ predict the steps, write the document.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -44,7 +46,7 @@ def predict(
     instance: str,
     nnodes: int = 1,
     batch_size: int | None = None,
-    dtype: str = "fp32",
+    dtype: str | None = None,
     from_profile: Profile | Path | str | None = None,
     data: Path | str | None = None,
     samples: int | None = None,
@@ -54,23 +56,22 @@ def predict(
     snapshot: str = catalog.CURRENT,
 ) -> Profile:
     """Predict the profile of a model on an instance of the catalog."""
+    _check_positive(
+        {
+            "--samples": samples,
+            "--samples-per-core": samples_per_core,
+            "--sample-bytes": sample_bytes,
+            "--storage-mb-per-second": storage_mb_per_second,
+        }
+    )
     machine = _machine(catalog.find(instance, snapshot), nnodes)
     known = facts.find(workload, None if data is None else Path(data))
     measured = _load(from_profile)
     batch = _batch(batch_size, measured, known)
+    dtype = dtype or ("fp32" if measured is None else measured.workload.dtype)
     check_fits(known, batch, dtype, machine.gpu)
     calibration = _calibrate(measured, known, machine.gpu, FITTED)
-    source = calibration.source
-    if samples_per_core is not None:
-        source = pipeline.Source(
-            preprocessing_per_core=samples_per_core, bytes_per_sample=sample_bytes, samples=samples
-        )
-    elif source is not None:
-        source = replace(
-            source,
-            bytes_per_sample=sample_bytes or source.bytes_per_sample,
-            samples=samples or source.samples,
-        )
+    source = _source(calibration.source, samples_per_core, sample_bytes, samples)
     if storage_mb_per_second is not None:
         disk = replace(
             machine.instance,
@@ -92,6 +93,12 @@ def predict(
         feed=None if source is None or nnodes > 1 else _feed(source, machine.instance, calibration),
         largest_batch=memory.largest_batch(known, machine.gpu, dtype),
     )
+
+
+def _check_positive(options: Mapping[str, float | None]) -> None:
+    for name, value in options.items():
+        if value is not None and not 0 < value < math.inf:
+            raise UsageError(f"{name} is {value:g}; expected more than zero.")
 
 
 def _machine(instance: Instance, nnodes: int) -> Machine:
@@ -131,6 +138,23 @@ def _batch(asked: int | None, measured: Profile | None, known: ModelFacts) -> in
     return asked
 
 
+def _source(
+    seen: pipeline.Source | None,
+    samples_per_core: float | None,
+    sample_bytes: float | None,
+    samples: int | None,
+) -> pipeline.Source | None:
+    """What is known of the data: what the user says stands before what a profile has seen."""
+    if seen is None and samples_per_core is None:
+        return None
+    known = seen or pipeline.Source(preprocessing_per_core=math.inf)
+    return pipeline.Source(
+        preprocessing_per_core=samples_per_core or known.preprocessing_per_core,
+        bytes_per_sample=sample_bytes or known.bytes_per_sample,
+        samples=samples or known.samples,
+    )
+
+
 def check_fits(known: ModelFacts, batch: int, dtype: str, gpu: Gpu) -> None:
     """Refuse a batch that the GPU's memory cannot hold, with one that it can."""
     if dtype not in compute.DTYPES:
@@ -159,9 +183,10 @@ def _calibrate(
     source, storage = data_rates(measured)
     name = f"profile {measured.id}"
     seen = measured_gpu(measured)
-    alone = measured.steps.get("solo")
+    # One worker of a node is alone in step node.
+    alone = measured.steps.get("node" if measured.machine.workers_per_node == 1 else "solo")
     if seen is None or alone is None:
-        why = "its devices are no GPU that we know" if seen is None else "it has no step solo"
+        why = "its devices are no GPU that we know" if seen is None else "no worker of it was alone"
         words = f"rates of {name} ({why}, so compute is from specifications); {fitted}"
         return Calibration(words=words, source=source, storage_bytes_per_second=storage)
     layers = _layers(known, measured.workload.batch_per_worker, measured.workload.dtype, seen)
@@ -187,8 +212,8 @@ def data_rates(measured: Profile) -> tuple[pipeline.Source | None, float | None]
     prepared, workload, machine = measured.rates.preprocessing, measured.workload, measured.machine
     if prepared is None:
         return None, None
-    loaders = workload.loader_workers * machine.workers_per_node
-    cores = min(machine.cores, loaders) if loaders else machine.cores
+    # Without loader workers each worker prepares by itself.
+    cores = min(machine.cores, max(1, workload.loader_workers) * machine.workers_per_node)
     size = None
     if workload.data_bytes is not None and workload.samples:
         size = workload.data_bytes / workload.samples
@@ -242,6 +267,7 @@ def _predict(
     nodes = machine.nodes
     spread = here // nodes if nodes > 1 and here % nodes == 0 else None
     return Predicted(
+        gpus_per_node=here,
         solo=float(layers.whole[0]),
         node=together(here, 1, machine.inside),
         cluster=None if spread is None else together(spread, nodes, machine.inside),

@@ -47,12 +47,17 @@ class Slice:
 class Predicted:
     """Seconds per iteration by step."""
 
+    gpus_per_node: int
     solo: float
     node: float
     cluster: float | None
     scaleout: float | None
     messages: int
     slices: tuple[Slice, ...] = ()
+
+    def kind(self, step: str) -> str | None:
+        """Which bounds are a step's: a node of one GPU is that GPU alone."""
+        return STEP_KINDS.get("solo" if step == "node" and self.gpus_per_node == 1 else step)
 
 
 def as_profile(
@@ -95,12 +100,12 @@ def as_profile(
             for name, value in seconds.items()
         },
         stalls={
-            stall.name: _stall(stall, seconds, relative, whole, hourly)
+            stall.name: _stall(stall, seconds, relative, predicted.solo, whole, hourly)
             for stall in stalls_of(set(seconds))
         },
         waiting=Waiting(later=_waiting(relative, whole), first=_waiting(relative, "cold")),
         epoch=_epochs(predicted, seconds, setting, samples, batch, machine, hourly),
-        rates=_rates(seconds, feed, batch, machine),
+        rates=_rates(predicted, feed, batch, machine),
         telemetry={},
         checks=(*checks(machine, setting), *_cache_check(predicted, machine, batch, feed)),
         prediction=Prediction(
@@ -125,8 +130,12 @@ def as_profile(
 def _step_seconds(
     predicted: Predicted, machine: Machine, batch: int, feed: pipeline.Feed | None
 ) -> dict[str, float]:
-    seconds: dict[str, float] = {"solo": predicted.solo}
-    if machine.instance.gpus > 1:
+    """Of a node of one GPU, solo and node are the same: node, where others are compared with it."""
+    compared = machine.nodes > 1 or feed is not None
+    seconds: dict[str, float] = {}
+    if machine.instance.gpus > 1 or not compared:
+        seconds["solo"] = predicted.solo
+    if machine.instance.gpus > 1 or compared:
         seconds["node"] = predicted.node
     if predicted.cluster is not None:
         seconds["cluster"] = predicted.cluster
@@ -134,7 +143,6 @@ def _step_seconds(
         seconds["scaleout"] = predicted.scaleout
     if feed is not None and machine.nodes == 1:
         samples = batch * machine.instance.gpus
-        seconds.setdefault("node", predicted.node)
         for step, rate in (("warm", feed.later_high), ("cold", feed.cold)):
             seconds[step] = pipeline.iteration_seconds(predicted.node, samples / rate)
     return seconds
@@ -167,7 +175,7 @@ def _relative(
     Steps with data have no bounds: nobody has measured how far their model is off.
     """
     unit = 1.0 if in_seconds else 1 / predicted.solo
-    kind = STEP_KINDS.get(step)
+    kind = predicted.kind(step)
     if kind is None or (setting, kind) == ("calibrated", "solo"):
         exact = kind == "solo" and not in_seconds
         bound = seconds * unit if exact else None
@@ -182,6 +190,7 @@ def _stall(
     stall: Stall,
     seconds: dict[str, float],
     relative: dict[str, Interval],
+    solo: float,
     whole: str,
     hourly_usd: float | None,
 ) -> StallResult:
@@ -189,7 +198,6 @@ def _stall(
     # The base of a stall is taken as predicted: bounds are those of what is compared with it.
     changing = relative[stall.terms[0][1]]
     base = sum(-sign * relative[step].estimate for sign, step in stall.terms[1:])
-    solo = seconds["solo"]
     low = None if changing.low is None else (changing.low - base) * solo
     high = None if changing.high is None else (changing.high - base) * solo
 
@@ -266,15 +274,12 @@ def _epochs(
     )
 
 
-def _rates(
-    seconds: dict[str, float], feed: pipeline.Feed | None, batch: int, machine: Machine
-) -> Rates:
+def _rates(predicted: Predicted, feed: pipeline.Feed | None, batch: int, machine: Machine) -> Rates:
     def exact(value: float | None) -> Interval | None:
         return None if value is None else Interval(estimate=value, low=None, high=None)
 
-    iteration = seconds.get("node", seconds["solo"])
     return Rates(
-        devices=exact(batch * machine.instance.gpus / iteration),
+        devices=exact(batch * machine.instance.gpus / predicted.node),
         preprocessing=exact(None if feed is None else feed.prepared),
         storage=exact(None if feed is None else feed.read),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from functools import cache
 from pathlib import Path
 
@@ -123,7 +124,8 @@ def measure(plan: Plan, model: str, batch: int, repeat: int) -> Profile:
     if done.exit_code:
         raise StashError(f"{done.profile.run.message} What there is of it: {done.path}")
     done.path.unlink()
-    done.path.parent.rmdir()
+    with contextlib.suppress(OSError):  # what a failed cell has left there is kept
+        done.path.parent.rmdir()
     return done.profile
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stash.advise.recommend_sky import SKY_CLOUDS
+from stash.advise.recommend_sky import SKY_CLOUDS, sky_names
 from stash.advise.recommendation import Recommendation
 from stash.report.export.tables import Row
 from stash.results.document import Interval
@@ -37,13 +37,14 @@ def candidate_rows(found: Recommendation) -> Iterator[Row]:
 
 
 def sky_time_rows(found: Recommendation) -> Iterator[Row]:
-    """Seconds of the whole job by machine type and number of nodes, as SkyPilot names them."""
+    """Seconds of the whole job by machine type, attached GPUs and nodes, as SkyPilot names them."""
     for one in found.candidates:
         if one.cloud in SKY_CLOUDS:
+            machine, attached = sky_names(one.machine)
             yield {
                 "cloud": one.cloud,
-                "instance_type": one.machine.split("+")[0],
-                "accelerators": f"{one.gpu}:{one.gpus_per_node}",
+                "instance_type": machine,
+                "accelerators": attached,
                 "num_nodes": one.nodes,
                 "seconds": round(one.hours.estimate * 3600, 1),
             }
