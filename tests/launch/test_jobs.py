@@ -261,3 +261,26 @@ def test_a_job_that_failed_is_no_success_here_either(
 def test_a_sweep_is_no_job(platform: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["launch", platform, "resnet18", "--sweep", "1,2"]) == 2
     assert "a job is one profile" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ([], "--instance g4dn.xlarge"),
+        (["--price-usd-per-hour", "1"], "--price-usd-per-hour 1 --instance g4dn.xlarge"),
+        (["--spot"], "--instance g4dn.xlarge --price-usd-per-hour "),
+    ],
+)
+def test_a_rented_machine_is_told_to_the_profile(
+    options: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["launch", "sky", "resnet18", "--instance", "g4dn.xlarge", *options]
+    assert main(words) == 0
+    assert told in " ".join(yaml.safe_load(capsys.readouterr().out)["run"].split())
+
+
+def test_a_machine_that_the_catalog_does_not_know_is_not_told(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["launch", "sky", "resnet18", "--instance", "x9.huge"]) == 0
+    assert "--instance" not in yaml.safe_load(capsys.readouterr().out)["run"]

@@ -125,7 +125,7 @@ def sky(
     from stash.launch import sky as platform
     from stash.launch.carry import unpack
 
-    job = _job(context, words, nnodes)
+    job = _job(context, [*words, *_known_machine(words, instance, spot=spot)], nnodes)
     options = platform.SkyOptions(
         infra=infra,
         instance=instance,
@@ -204,6 +204,21 @@ def fetch(
     except OSError as error:
         raise UsageError(f"Cannot read {log}: {error.strerror or error}.") from None
     return _print_profile(unpack(text), out, as_json)
+
+
+def _known_machine(words: Sequence[str], instance: str | None, *, spot: bool) -> list[str]:
+    """Words that tell the profile on which machine of the catalog it is, and at which price."""
+    from stash.hardware import catalog
+
+    found = [one for one in catalog.instances() if one.name == instance]
+    given = {word.partition("=")[0] for word in words}
+    if not found or "--instance" in given:
+        return []
+    told = ["--instance", found[0].name]
+    if not spot or "--price-usd-per-hour" in given:
+        return told
+    price = found[0].spot_usd_per_hour
+    return [] if price is None else [*told, "--price-usd-per-hour", str(price)]
 
 
 def _job(context: typer.Context, words: Sequence[str], nodes: int) -> Job:
