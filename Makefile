@@ -43,9 +43,8 @@ docs: $(TOOLS)
 # The same tests with the oldest torch that is supported; downloads several gigabytes.
 oldest:
 	$(PYTHON) -m venv $(VENV)-oldest
-	grep -v '^torch' constraints.txt > $(VENV)-oldest/constraints.txt
-	$(VENV)-oldest/bin/pip install -q 'torch==2.6.0' 'torchvision==0.21.0'
-	$(VENV)-oldest/bin/pip install -q -c $(VENV)-oldest/constraints.txt -e '.[nlp,examples,report,dev]'
+	printf 'torch==2.6.0\ntorchvision==0.21.0\n' > $(VENV)-oldest/constraints.txt
+	$(VENV)-oldest/bin/pip install -q -c $(VENV)-oldest/constraints.txt torch torchvision -e '.[nlp,examples,report,dev]'
 	$(VENV)-oldest/bin/pytest -m 'not proof and (gang or not root)'
 
 # Would the tests notice? Mistakes are put into the code one at a time; writes docs/mutants.md.
