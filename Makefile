@@ -67,6 +67,7 @@ bench: $(TOOLS)
 	$(BIN)/python benchmarks/lab_kills.py
 	$(BIN)/python benchmarks/lab_rates.py
 	$(BIN)/python benchmarks/links_lab.py
+	$(BIN)/python benchmarks/script_truth.py --out build/script-truth
 	$(BIN)/python benchmarks/network_truth.py
 	$(BIN)/python benchmarks/sixteen_workers.py
 	$(BIN)/python benchmarks/faults.py
