@@ -5,6 +5,7 @@ Amounts are parts of an iteration of one worker alone that waits for nothing.
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass, replace
 
@@ -38,6 +39,7 @@ class Experiment:
     hosts: int = 1
 
 
+@functools.cache
 def experiments() -> list[Experiment]:
     """All of them, in the order in which they run."""
     return [

@@ -149,9 +149,9 @@ def test_every_experiment_has_a_name_and_a_truth_of_its_own() -> None:
         amounts = [one.world.truth()[kind] for one in found if one.kind == kind]
         assert len(amounts) >= 6 and amounts == sorted(amounts)
     rates = [bits_per_second(one.link) for one in found if one.kind == "network"]
-    links = [Link(bits_per_second=rate) for rate in rates]
-    parts = [NETWORK_WORLD.between_hosts(link).truth()["network"] for link in links]
-    assert [one / NETWORK_WORLD.iteration_seconds for one in parts] == pytest.approx(AMOUNTS)
+    assert len(rates) == len(AMOUNTS) and rates == sorted(rates, reverse=True)
+    world = NETWORK_WORLD.between_hosts(Link(bits_per_second=rates[2]))
+    assert world.truth()["network"] / world.iteration_seconds == pytest.approx(AMOUNTS[2])
 
 
 def made_up(name: str, kind: str, true: float, error: float = 0.0) -> dict[str, Any]:

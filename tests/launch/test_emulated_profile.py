@@ -38,6 +38,7 @@ class Audience:
     def __call__(self, events: Iterable[Event]) -> None:
         if new := list(events):
             self.batches.append(new)
+        if any(isinstance(event, Round) for event in new):
             time.sleep(DAWDLE_SECONDS)
 
 
@@ -59,7 +60,7 @@ def measured(audience: Audience) -> Iterator[Measured]:
             batch_size=4,
             num_workers=1,
             data=data,
-            max_rounds=4,
+            max_rounds=3,
             out=folder / "out",
         )
         with temporary_files_in(folder):
@@ -88,7 +89,7 @@ def test_workers_rest_while_what_is_new_is_shown(
     shown = [[e for e in batch if isinstance(e, Phase | Round)] for batch in audience.batches]
     assert max(len(batch) for batch in shown) == 1
     rounds = [event for batch in shown for event in batch if isinstance(event, Round)]
-    assert [one.number for one in rounds] == [0, 1, 2, 3]
+    assert [one.number for one in rounds] == [0, 1, 2]
     for before, after in itertools.pairwise(rounds):
         assert after.at_seconds - before.at_seconds > DAWDLE_SECONDS
 
