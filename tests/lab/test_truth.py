@@ -30,9 +30,9 @@ from stash.lab import resources
 from stash.lab.network import Link
 from stash.lab.words import bits_per_second
 
-#: Of an iteration. What a noisy machine does to a trimmed mean of six rounds stays far below.
+#: Of an iteration. What a noisy machine does to a trimmed mean of a few rounds stays far below.
 MARGIN = 0.15
-ROUNDS = 6
+ROUNDS = 4
 
 needs_root = pytest.mark.skipif(
     os.geteuid() != 0, reason="a throttled disk needs root: run the tests as root"
