@@ -61,6 +61,7 @@ def test_delays_beside_a_neighbour_and_in_the_data_come_out_as_contention_and_pr
     check(result, contention=0.5, communication=0, prep=0.5)
 
 
+@pytest.mark.proof
 @pytest.mark.gang
 @pytest.mark.root
 @needs_root
