@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+
 
 class StashError(Exception):
     """Carries a message for the user and the exit code of the command that failed.
@@ -20,3 +23,10 @@ class UsageError(StashError):
 
     def __init__(self, message: str) -> None:
         super().__init__(message, exit_code=2)
+
+
+def check_positive(options: Mapping[str, float | None]) -> None:
+    """Refuse what is given and not above zero, by the option's name."""
+    for name, value in options.items():
+        if value is not None and not (math.isfinite(value) and value > 0):
+            raise UsageError(f"{name} must be above 0, not {value}.")

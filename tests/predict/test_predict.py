@@ -246,7 +246,7 @@ def test_one_gpu_with_data_does_not_wait_for_itself() -> None:
     ],
 )
 def test_a_number_that_must_be_positive_is_refused_by_its_option(option: str, value: float) -> None:
-    name = f"--{option.replace('_', '-')} is {value:g}; expected more than zero"
+    name = f"--{option.replace('_', '-')} must be above 0"
     with pytest.raises(UsageError, match=name):
         stash.predict("resnet18", instance="p3.2xlarge", **{option: value})
 

@@ -26,7 +26,7 @@ def predict(
         ),
     ] = None,
     folder: Annotated[
-        Path | None, typer.Option("--in", help="Folder with profiles, for --from.")
+        Path | None, typer.Option(help="Where profiles are kept (default: stash-profiles).")
     ] = None,
     data: Annotated[
         Path | None, typer.Option(help="Data that a factory of your own needs to build its model.")

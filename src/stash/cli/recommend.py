@@ -165,7 +165,7 @@ def _write_text(text: str, path: Path, *, force: bool) -> Path:
     try:
         store.write_whole(text, path, force=force)
     except FileExistsError:
-        raise StashError(f"Will not overwrite {path} without --force.") from None
+        raise store.will_not_overwrite(path) from None
     except OSError as error:
         raise StashError(f"Cannot write {path}: {error.strerror or error}.") from None
     return path

@@ -17,14 +17,14 @@ from typing import Any
 
 from stash import __version__
 from stash.engine.plan import LinksPlan, Plan
-from stash.errors import StashError, UsageError
+from stash.errors import StashError, UsageError, check_positive
 from stash.hardware import device_names, nvml
 from stash.hardware.machine import usable_cores
 from stash.launch import placement
 from stash.launch.meeting import Hello
 from stash.launch.nodes import Followed, Lead, follow, leading
 from stash.launch.placement import Placement
-from stash.launch.request import check_positive, check_torch, default_device, default_workers
+from stash.launch.request import check_torch, default_device, default_workers
 from stash.launch.supervise import (
     Alarm,
     Event,

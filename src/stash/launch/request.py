@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stash.engine.plan import UNREADABLE, Plan
-from stash.errors import UsageError
+from stash.errors import UsageError, check_positive
 from stash.hardware import catalog, device_names
 from stash.hardware.device_names import DeviceName
 from stash.hardware.machine import usable_cores
@@ -176,13 +174,6 @@ def _check_numbers(request: Request) -> None:
         raise UsageError(f"--dtype is fp32, amp or bf16, not {request.dtype!r}.")
     if request.max_usd is not None and request.hourly_usd is None:
         raise UsageError("--max-usd needs a price: add --price-usd-per-hour or --instance.")
-
-
-def check_positive(options: Mapping[str, float | None]) -> None:
-    """Refuse what is given and not above zero, by the option's name."""
-    for name, value in options.items():
-        if value is not None and not (math.isfinite(value) and value > 0):
-            raise UsageError(f"{name} must be above 0, not {value}.")
 
 
 def check_torch() -> None:

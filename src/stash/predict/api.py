@@ -7,13 +7,12 @@ predict the steps, write the document.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from stash.errors import UsageError
+from stash.errors import UsageError, check_positive
 from stash.hardware import catalog, gpus, topologies
 from stash.hardware.catalog import Instance
 from stash.hardware.gpus import Gpu
@@ -56,7 +55,7 @@ def predict(
     snapshot: str = catalog.CURRENT,
 ) -> Profile:
     """Predict the profile of a model on an instance of the catalog."""
-    _check_positive(
+    check_positive(
         {
             "--samples": samples,
             "--samples-per-core": samples_per_core,
@@ -93,12 +92,6 @@ def predict(
         feed=None if source is None or nnodes > 1 else _feed(source, machine.instance, calibration),
         largest_batch=memory.largest_batch(known, machine.gpu, dtype),
     )
-
-
-def _check_positive(options: Mapping[str, float | None]) -> None:
-    for name, value in options.items():
-        if value is not None and not 0 < value < math.inf:
-            raise UsageError(f"{name} is {value:g}; expected more than zero.")
 
 
 def _machine(instance: Instance, nnodes: int) -> Machine:

@@ -36,13 +36,18 @@ def save(
     try:
         write_whole(document.to_json(), target, force=force)
     except FileExistsError:
-        raise StashError(f"Will not overwrite {target} without --force.") from None
+        raise will_not_overwrite(target) from None
     except OSError as error:
         raise StashError(
             f"Cannot write the profile to {folder}: {error.strerror or error}. "
             "Name a writable folder with --out."
         ) from None
     return target
+
+
+def will_not_overwrite(path: Path) -> StashError:
+    """The error for a file that is there already."""
+    return StashError(f"Will not overwrite {path} without --force.")
 
 
 def write_whole(text: str, target: Path, *, force: bool) -> None:

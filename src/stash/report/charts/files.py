@@ -15,6 +15,7 @@ from stash.report.charts.picture import Picture
 from stash.report.charts.rent import rent_picture
 from stash.report.names import names_of
 from stash.results.profile import Profile
+from stash.results.store import will_not_overwrite
 
 
 def save_figures(
@@ -44,7 +45,7 @@ def save_picture(picture: Picture, folder: Path, *, force: bool) -> list[Path]:
     paths = {kind: folder / f"{picture.name}.{kind}" for kind in ("svg", "png", "pdf")}
     for path in paths.values():
         if path.exists() and not force:
-            raise StashError(f"Will not overwrite {path} without --force.")
+            raise will_not_overwrite(path)
     svg = picture.alone()
     drawn = {
         "svg": svg.encode(),

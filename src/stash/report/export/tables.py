@@ -144,14 +144,9 @@ def write_csv(
     try:
         store.write_whole(as_csv(rows, columns), path, force=force)
     except FileExistsError:
-        raise will_not_overwrite(path) from None
+        raise store.will_not_overwrite(path) from None
     except OSError as error:
         raise cannot_write(path, error) from None
-
-
-def will_not_overwrite(path: Path) -> StashError:
-    """The error for a file that is there already."""
-    return StashError(f"Will not overwrite {path} without --force.")
 
 
 def cannot_write(path: Path, error: OSError) -> StashError:
@@ -163,7 +158,7 @@ def cannot_write(path: Path, error: OSError) -> StashError:
 def write_parquet(rows: Iterable[Row], columns: Iterable[str], path: Path, *, force: bool) -> None:
     """Write rows as a Parquet file; empty columns keep their type."""
     if path.exists() and not force:
-        raise will_not_overwrite(path)
+        raise store.will_not_overwrite(path)
     try:
         import pyarrow
         from pyarrow import parquet
