@@ -1,8 +1,10 @@
 """Does an unchanged script read the same stalls as the zoo? Same model, data and batch.
 
-Launches of the two alternate, so that slow drift of the machine meets both.
+Launches of the two alternate, so that slow drift of the machine meets both. Stalls are compared in
+parts of each launch's own iteration: cores of shared machines are faster in one minute than in the
+next.
 
-    python benchmarks/agreement.py [--data DIR] [--pairs 3] [--minutes 3]
+    python benchmarks/agreement.py [--data DIR] [--workers 0] [--pairs 3] [--minutes 3]
 """
 
 from __future__ import annotations
@@ -60,7 +62,11 @@ def main() -> None:
     for stall in zoo[0].stalls:
         gaps = [_gap(a, b, stall) for a, b in zip(zoo, script, strict=True)]
         mean = statistics.fmean(gaps)
-        print(f"{stall}: script - zoo {100 * mean:+.1f} % of an iteration, bound {100 * BOUND} %")
+        parts = [statistics.fmean(_part(p, stall) for p in side) for side in (zoo, script)]
+        print(
+            f"{stall}: zoo {100 * parts[0]:.2f}, script {100 * parts[1]:.2f}, script - zoo "
+            f"{100 * mean:+.2f} % of an iteration; bound {100 * BOUND:.0f} %"
+        )
 
 
 def _compared(zoo: Profile, script: Profile) -> dict[str, object]:
@@ -72,10 +78,13 @@ def _compared(zoo: Profile, script: Profile) -> dict[str, object]:
 
 
 def _gap(zoo: Profile, script: Profile, stall: str) -> float:
-    """Difference of a stall, in parts of the zoo's iteration."""
-    iteration = zoo.steps[fullest_step(set(zoo.steps))].seconds_per_iteration.estimate
-    seconds = [p.stalls[stall].seconds_per_iteration.estimate for p in (zoo, script)]
-    return (seconds[1] - seconds[0]) / iteration
+    """Difference of a stall, in parts of an iteration."""
+    return _part(script, stall) - _part(zoo, stall)
+
+
+def _part(profile: Profile, stall: str) -> float:
+    iteration = profile.steps[fullest_step(set(profile.steps))].seconds_per_iteration.estimate
+    return profile.stalls[stall].seconds_per_iteration.estimate / iteration
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ from stash.results import statistics
 BOUNDS = {"emulated": 1.01, "conv": 1.02, "tiny-layers": 1.03, "idle": 1.01}
 PEERS = ("torch-profiler", "torch-profiler-stacks", "traceml")
 LEAD_IN = 2
-BLOCK_SECONDS = 0.05
+BLOCK_SECONDS = 0.15
 CALIBRATING_ROUNDS = 5
 #: From so many slices on, they are the unit of the interval: they differ by more than their blocks.
 SLICES_AS_UNIT = 5

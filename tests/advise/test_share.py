@@ -5,8 +5,11 @@ from __future__ import annotations
 import itertools
 import json
 import random
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import stash
@@ -17,14 +20,36 @@ from stash.errors import UsageError
 from stash.results import store
 
 
-def brute_force(jobs: list[Job], available: int) -> float:
+MOST_JOBS, MOST_LOADER_WORKERS = 4, 12
+
+#: Bound by devices, by loaders, by storage or by nothing for long; of one worker and of several.
+KINDS = (
+    Job(devices=100, per_loader_worker=10),
+    Job(devices=100, per_loader_worker=10, workers=2),
+    Job(devices=30, per_loader_worker=25),
+    Job(devices=400, per_loader_worker=60, storage=90),
+    Job(devices=400, per_loader_worker=13, workers=3),
+    Job(devices=35, per_loader_worker=3, workers=4),
+    Job(devices=95, per_loader_worker=31, storage=70, workers=2),
+    Job(devices=1000, per_loader_worker=0.7),
+)
+
+
+def brute_force(jobs: Sequence[Job], available: int) -> float:
     """The highest total of all divisions that there are."""
-    choices = [range(1, available // job.workers + 1) for job in jobs]
-    return max(
-        total(jobs, shares)
-        for shares in itertools.product(*choices)
-        if sum(w * job.workers for w, job in zip(shares, jobs, strict=True)) <= available
-    )
+    divisions = _divisions(tuple(job.workers for job in jobs), available)
+    totals = np.zeros(len(divisions))
+    for job, each in zip(jobs, divisions.T, strict=True):
+        totals += np.array([job.speed(w) for w in range(available + 1)])[each]
+    return float(totals.max())
+
+
+@cache
+def _divisions(workers: tuple[int, ...], available: int) -> np.ndarray:
+    """Loader workers of each worker of each job, in every way that fits."""
+    choices = itertools.product(*(range(1, available // one + 1) for one in workers))
+    fitting = [one for one in choices if np.dot(one, workers) <= available]
+    return np.array(fitting)
 
 
 def greedy(jobs: list[Job], available: int) -> list[int]:
@@ -52,17 +77,26 @@ def worlds(count: int, *, most_workers: int) -> list[list[Job]]:
     ]
 
 
-@pytest.mark.parametrize("most_workers", [1, 2])
-def test_no_division_of_up_to_four_jobs_and_twelve_loader_workers_is_better(
-    most_workers: int,
+@pytest.mark.parametrize("count", range(1, MOST_JOBS + 1))
+def test_no_division_is_better_in_any_case_of_up_to_four_jobs_and_twelve_loader_workers(
+    count: int,
 ) -> None:
-    for jobs in worlds(12, most_workers=most_workers):
-        for available in range(sum(job.workers for job in jobs), 13):
+    for jobs in itertools.combinations_with_replacement(KINDS, count):
+        for available in range(sum(job.workers for job in jobs), MOST_LOADER_WORKERS + 1):
             shares = divide(jobs, available)
             used = sum(w * job.workers for w, job in zip(shares, jobs, strict=True))
             assert used <= available and min(shares) >= 1
             assert total(jobs, shares) == pytest.approx(brute_force(jobs, available))
             assert total(jobs, shares) >= total(jobs, evenly(jobs, available)) - 1e-9
+
+
+@pytest.mark.parametrize("most_workers", [1, 2])
+def test_no_division_of_jobs_with_drawn_rates_is_better(most_workers: int) -> None:
+    for jobs in worlds(12, most_workers=most_workers):
+        for available in range(sum(job.workers for job in jobs), MOST_LOADER_WORKERS + 1):
+            assert total(jobs, divide(jobs, available)) == pytest.approx(
+                brute_force(jobs, available)
+            )
 
 
 def test_with_one_worker_each_it_gains_what_greed_gains() -> None:

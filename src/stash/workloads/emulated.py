@@ -21,6 +21,11 @@ from stash.workloads.layers import LayerList
 
 #: Arithmetic of the backward pass over the forward pass: once for inputs, once for weights.
 BACKWARD_OVER_FORWARD = 2.0
+#: A sleep ends some tenths of a millisecond late. Where that would make the device late, too, the
+#: last part of a wait is spent watching the clock: before the host goes on to queue more work, and
+#: in layers of which it is a twentieth at most.
+WATCHED_SECONDS = 0.0005
+LONG_LAYER_SECONDS = 20 * WATCHED_SECONDS
 #: SGD with momentum reads weight, gradient and momentum and writes weight and momentum.
 OPTIMIZER_PASSES = 5
 
@@ -43,14 +48,15 @@ class DeviceClock:
         self._free_at = start + seconds
         return start
 
-    def wait_until(self, deadline: float) -> None:
-        """Sleep until a queued piece is done."""
+    def wait_until(self, deadline: float, *, exactly: bool = False) -> None:
+        """Sleep until a queued piece is done; exactly: not a moment longer, watching the clock."""
+        watched = WATCHED_SECONDS if exactly else 0.0
         while (left := deadline - self.now()) > 0:
-            self._sleep(left)
+            self._sleep(max(0.0, left - watched))
 
     def synchronize(self) -> None:
-        """Sleep until everything queued is done."""
-        self.wait_until(self._free_at)
+        """Wait until everything queued is done."""
+        self.wait_until(self._free_at, exactly=True)
 
 
 @dataclass(frozen=True)
@@ -81,6 +87,7 @@ class Accelerator:
         self.planned_ready_seconds = tuple(
             itertools.accumulate(layer.backward_seconds for layer in reversed(self.layers))
         )
+        self._exact_positions = _exact_positions(self.layers)
         #: Seconds after the start of the backward pass at which each layer's gradients were ready,
         #: in the last iteration: what the overlap of communication depends on.
         self.ready_seconds: list[float] = []
@@ -102,7 +109,8 @@ class Accelerator:
 
     def finish_layer(self, position: int) -> None:
         """Wait until the gradients of a layer are there; positions count from the last layer."""
-        self.clock.wait_until(self._backward_started + self.planned_ready_seconds[position])
+        ready = self._backward_started + self.planned_ready_seconds[position]
+        self.clock.wait_until(ready, exactly=position in self._exact_positions)
         self.ready_seconds.append(self.clock.now() - self._backward_started)
 
 
@@ -174,6 +182,14 @@ class EmulatedOptimizer(torch.optim.Optimizer):
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Fresh gradient memory in every iteration would cost pages, which no GPU pays."""
+
+
+def _exact_positions(layers: Sequence[LayerTimes]) -> frozenset[int]:
+    """Long layers, and the one after which the backward pass returns to the training loop."""
+    backward = list(enumerate(reversed(layers)))
+    long = {position for position, layer in backward if layer.backward_seconds > LONG_LAYER_SECONDS}
+    last = max((position for position, layer in backward if layer.gradient_elements), default=0)
+    return frozenset(long | {last})
 
 
 def _times(gpu: Gpu, name: DeviceName, layer: Any, dtype: str) -> LayerTimes:
