@@ -128,7 +128,7 @@ def test_the_end_of_a_queue_is_watched_for_so_that_a_late_sleep_does_not_show() 
 def test_the_host_goes_on_just_when_the_backward_pass_is_done(layers: LayerList) -> None:
     """Otherwise an iteration that waits for data would be longer by what a sleep is late."""
     fake = FakeTime(late=0.0003)
-    accelerator = accelerator_with(layers, fake.clock(), "emulated:v100:time=1000")
+    accelerator = accelerator_with(layers, fake.clock(), "emulated:v100:time=5000")
     EmulatedModel(accelerator)(None).backward()
     planned = accelerator.forward_seconds + accelerator.backward_seconds
     assert fake.seconds - 100.0 == pytest.approx(planned, abs=2 * LOOK_SECONDS)
