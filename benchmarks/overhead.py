@@ -5,8 +5,8 @@ DDP on one side and the switchable group, the replay feed and the step hooks on 
 `--peer`, the loop under another tool runs between them. Every block has a lead-in that is not
 timed, because the first iterations after a switch carry something of the side before. Where a model
 lies in memory may matter, so half of the time the bare loop's is built first, half of the time the
-engine's. In the case `idle` nothing is switched: a script's own loader
-and learning rate, through all seams.
+engine's. In the case `idle` nothing is switched: a script's own loader and its own group, through
+all seams; only its learning rate is held, as in every step on the engine.
 
     python benchmarks/overhead.py [--minutes 3] [--only conv] [--peer torch-profiler]
     python benchmarks/overhead.py --only conv --minutes 2 --append F     a slice of a long run

@@ -113,11 +113,12 @@ def _loading(case: Case, group: Any, board: Switchboard) -> Side:
 
 
 def _idle(case: Case, board: Switchboard) -> Side:
-    """A script before anything is switched: its own loader and rates, through all seams."""
+    """A script whose feed and exchange stay its own: through all seams, and the hooks of a step."""
     model = DistributedDataParallel(case.make_model(), **case.settings)
-    board.step_begins = board.step_ended = lambda optimizer: None  # type: ignore[method-assign]
     batches = _endless(lambda: seams._Fed(case.loader, board, board.iterate))
     optimizer = case.make_optimizer(model.parameters())
+    board._loop = Loop(optimizer, (optimizer,), case.loader, 1, 0, "fp32", None, True, ())
+    board._story = itertools.repeat(None)
     return Side(model, optimizer, batches, case.loss, around_block=_hooked(board))
 
 
