@@ -4,7 +4,11 @@ Launches of the two alternate, so that slow drift of the machine meets both. Sta
 parts of each launch's own iteration: cores of shared machines are faster in one minute than in the
 next.
 
+With an emulated device, compute sleeps in both, which shows the two ways of running apart from the
+noise of cores.
+
     python benchmarks/agreement.py [--data DIR] [--workers 0] [--pairs 3] [--minutes 3]
+    python benchmarks/agreement.py --model resnet18 --device emulated:v100:bytes=0.05:time=8
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, help="folder of pictures; generated if not given")
     parser.add_argument("--model", default="tinycnn")
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--pairs", type=int, default=3)
@@ -47,10 +52,12 @@ def main() -> None:
                     data=options.data,
                     batch_size=options.batch_size,
                     num_workers=options.workers,
+                    device=options.device,
                     **common,
                 )
             )
             arguments = [options.model, "--batch-size", options.batch_size]
+            arguments += ["--device", options.device]
             arguments += ["--workers", options.workers]
             arguments += [] if options.data is None else ["--data", options.data]
             script.append(

@@ -10,7 +10,8 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler
 
-from stash.workloads import zoo
+from stash.hardware.device_names import parse
+from stash.workloads import emulated, train
 
 
 def main() -> None:
@@ -19,11 +20,16 @@ def main() -> None:
     parser.add_argument("--data", type=Path)
     parser.add_argument("--batch-size", type=int, required=True)
     parser.add_argument("--workers", type=int, required=True)
+    parser.add_argument("--device", default="cpu")
     options = parser.parse_args()
     dist.init_process_group("gloo")
-    workload = zoo.build(options.model, data=options.data, batch_size=options.batch_size)
-    model = DistributedDataParallel(workload.build_model().train())
-    optimizer = workload.optimizer(model.parameters())
+    device = parse(options.device)
+    workload = train.resolve(options.model, options.data, options.batch_size, device)
+    if device.kind == "emulated":
+        model, optimizer, loss_of = train._prepare(workload, device, torch.device("cpu"), "fp32")
+    else:
+        model = DistributedDataParallel(workload.build_model().train())
+        optimizer, loss_of = workload.optimizer(model.parameters()), workload.loss
     sampler = DistributedSampler(workload.data)  # type: ignore[arg-type, var-annotated]
     loader = DataLoader(
         workload.data,  # type: ignore[arg-type]
@@ -33,14 +39,17 @@ def main() -> None:
         collate_fn=workload.collate,
         persistent_workers=options.workers > 0,
     )
+    accelerator = emulated.current()
     epoch = 0
     while True:
         sampler.set_epoch(epoch)
         for batch in loader:
-            loss: torch.Tensor = workload.loss(model, batch)
+            loss: torch.Tensor = loss_of(model, batch)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
+            if accelerator is not None:
+                accelerator.clock.synchronize()  # as a loop does that prints its loss
         epoch += 1
 
 

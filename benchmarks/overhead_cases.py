@@ -31,7 +31,7 @@ class Case:
 
 def device_of(case: str) -> str:
     """The device of a case, as a plan names it."""
-    return "emulated:v100:bytes=0.1" if case == "emulated" else "cpu"
+    return "emulated:v100:bytes=0.1" if case in ("emulated", "idle-emulated") else "cpu"
 
 
 def build(case: str) -> Case:
@@ -41,6 +41,7 @@ def build(case: str) -> Case:
         "conv": _conv,
         "tiny-layers": _tiny_layers,
         "idle": _conv,
+        "idle-emulated": _emulated,
     }
     return builders[case]()
 

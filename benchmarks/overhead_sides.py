@@ -70,7 +70,7 @@ def make_sides(
     plain = dist.distributed_c10d.new_group(backend="gloo")  # not the one that can be switched
     case = build(name)
     make: dict[str, Callable[[], Side]]
-    if name == "idle":
+    if name.startswith("idle"):
         make = {"bare": lambda: _loading(case, plain, board), "engine": lambda: _idle(case, board)}
     else:
         make = {

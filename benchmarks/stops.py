@@ -1,11 +1,14 @@
-"""Does an example ever hang? Each is stopped at a random moment and started again, many times.
+"""Does an example ever hang? Each is stopped at a random round and started again, many times.
 
-python benchmarks/stops.py [--times 20] [--only plain_ddp.py]
+A stopped run must end by itself, with exit code 3, and keep every round that was complete.
+
+    python benchmarks/stops.py [--times 20] [--only plain_ddp.py ...]
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import signal
 import subprocess
@@ -14,45 +17,72 @@ import tempfile
 import time
 from pathlib import Path
 
+from stash.results.profile import Profile
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 ARGUMENTS = {"imagenet_style.py": ["photos"]}
-#: Longer than any of them needs to end in order.
+MOST_ROUNDS = 10
+#: Longer than any of them needs to come to its rounds, and to end in order.
+START_SECONDS = 180.0
 PATIENCE_SECONDS = 60.0
 
 
 def main() -> None:
+    names = sorted(path.name for path in EXAMPLES.glob("*.py") if path.name != "own_workload.py")
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--times", type=int, default=20)
-    parser.add_argument("--only")
+    parser.add_argument("--only", nargs="*", choices=names, default=names)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    chance = random.Random(options.seed)
-    names = sorted(path.name for path in EXAMPLES.glob("*.py") if path.name != "own_workload.py")
-    for name in [options.only] if options.only else names:
+    for name in options.only:
+        chance = random.Random(f"{options.seed} {name}")
         with tempfile.TemporaryDirectory(prefix="st-") as folder:
-            codes = [_stopped(name, Path(folder), chance) for _ in range(options.times)]
-        print(f"{name}: {len(codes)} stops, exit codes {sorted(set(codes))}", flush=True)
+            kept = [_stopped(name, Path(folder), chance) for _ in range(options.times)]
+        print(f"{name}: {len(kept)} stops, all with exit code 3, rounds kept {kept}", flush=True)
 
 
 def _stopped(name: str, folder: Path, chance: random.Random) -> int:
-    """Start it, let some rounds pass, interrupt it; it must end by itself, with exit code 3."""
+    """Start it, let some rounds pass, interrupt it; how many rounds were kept."""
+    (run := Path(tempfile.mkdtemp(dir=folder)) / "run").mkdir()
     command = [sys.executable, "-m", "stash", "profile", str(EXAMPLES / name)]
-    command += ["--nproc-per-node", "2", "--half-width", "0.00001%", "--", *ARGUMENTS.get(name, [])]
-    process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
-    for line in process.stderr:
-        if "round" in line:
-            break
-    time.sleep(chance.uniform(0.0, 3.0))
-    process.send_signal(signal.SIGINT)
+    command += ["--nproc-per-node", "2", "--half-width", "0.00001%", "--out", str(run / "kept")]
+    command += ["--", *ARGUMENTS.get(name, [])]
+    environment = {**os.environ, "TMPDIR": str(run)}
+    process = subprocess.Popen(
+        command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
     try:
-        process.communicate(timeout=PATIENCE_SECONDS)
+        _wait_for_rounds(process, run, chance.randint(1, MOST_ROUNDS))
+        time.sleep(chance.uniform(0.0, 1.0))  # a moment of the next round
+        seen = _rounds(run)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=PATIENCE_SECONDS)
     except subprocess.TimeoutExpired:
-        process.kill()
         raise SystemExit(f"{name} hangs") from None
+    finally:
+        process.kill()
     if process.returncode != 3:
-        raise SystemExit(f"{name} ended with {process.returncode}")
-    return process.returncode
+        raise SystemExit(f"{name} ended with {process.returncode}:\n{errors.decode()[-3000:]}")
+    (path,) = (run / "kept").glob("*.json")
+    rounds = Profile.load(path).run.rounds
+    if rounds < seen:
+        raise SystemExit(f"{name} had {seen} rounds and kept {rounds}")
+    return rounds
+
+
+def _wait_for_rounds(process: subprocess.Popen[bytes], run: Path, rounds: int) -> None:
+    began = time.monotonic()
+    while _rounds(run) < rounds:
+        if process.poll() is not None or time.monotonic() - began > START_SECONDS:
+            process.kill()
+            raise SystemExit(f"No round was measured: {process.communicate()[1].decode()[-3000:]}")
+        time.sleep(0.1)
+
+
+def _rounds(run: Path) -> int:
+    """Complete rounds so far, as the first worker has recorded them."""
+    recordings = run.glob("stash-run-*/launch-*/recording.jsonl")
+    return sum(path.read_bytes().count(b'"kind":"round"') for path in recordings)
 
 
 if __name__ == "__main__":

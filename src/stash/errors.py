@@ -30,3 +30,17 @@ def check_positive(options: Mapping[str, float | None]) -> None:
     for name, value in options.items():
         if value is not None and not (math.isfinite(value) and value > 0):
             raise UsageError(f"{name} must be above 0, not {value}.")
+
+
+def fraction(name: str, text: str) -> float:
+    """A part of a whole, given as 3% or 0.03."""
+    try:
+        value = float(text.strip().rstrip("%"))
+    except ValueError:
+        raise UsageError(f"{name}: {text!r} is not a size such as 3% or 0.03.") from None
+    if text.strip().endswith("%"):
+        value /= 100.0
+    elif value >= 1:
+        raise UsageError(f"{name}: {text} of an iteration is more than all of it; {text}%?")
+    check_positive({name: value})
+    return value

@@ -23,6 +23,7 @@ from torch.utils.data import (
 from stash.engine.devices import Cpu
 from stash.engine.feed import Feeds, Window
 from stash.engine.sources import IteratorSource, LoaderSource, Source
+from stash.errors import StashError
 from stash.results.steps import Feed
 
 WINDOW = Window(lead=2, timed=4, tail=2)
@@ -358,6 +359,28 @@ def test_an_iterator_that_cannot_begin_again_ends_the_loop(make: Make) -> None:
         feeds.next_batch()
 
 
+def test_the_next_epochs_generator_takes_the_place_of_one_that_has_ended(make: Make) -> None:
+    feeds = make(iter([torch.tensor([i]) for i in range(9)]))
+    feeds.use_window(WINDOW)
+    feeds.switch(Feed.WARM)
+    feeds.open()
+    following = iter([torch.tensor([100]), torch.tensor([101])])
+    assert not feeds.source.is_same(following)  # the first one has a batch left
+    feeds.next_batch()
+    with pytest.raises(StopIteration):
+        feeds.next_batch()
+    with torch.no_grad():
+        assert not feeds.source.is_same(following)
+    assert feeds.source.is_same(following)
+    assert [int(feeds.next_batch()) for _ in range(2)] == [100, 101]
+
+
+def test_a_generator_that_ends_while_batches_are_recorded_is_told_what_to_do(make: Make) -> None:
+    feeds = make(iter([torch.tensor([0])]))
+    with pytest.raises(StashError, match="Pass stash.feed something that can be iterated anew"):
+        feeds.use_window(WINDOW)
+
+
 def test_batches_that_are_written_to_are_noticed(make: Make) -> None:
     feeds = make(DataLoader(Numbers(), batch_size=4))
     feeds.use_window(WINDOW)
@@ -373,5 +396,7 @@ def test_a_loader_built_anew_over_the_same_data_is_the_same_source() -> None:
     source = LoaderSource(DataLoader(data, batch_size=4), DataLoader.__iter__)
     assert source.is_same(DataLoader(data, batch_size=4, shuffle=True))
     assert not source.is_same(DataLoader(Numbers(), batch_size=4))
-    with torch.no_grad():  # an evaluation on the training data
+    with torch.no_grad():  # an evaluation on the training data, by the very loader, too
         assert not source.is_same(DataLoader(data, batch_size=4))
+        assert not source.is_same(source.origin)
+    assert source.is_same(source.origin)

@@ -42,6 +42,34 @@ def test_whatever_happens_within_is_undone(folder: Path) -> None:
     assert [path.name for path in folder.parent.iterdir()] == ["checkpoints"]
 
 
+def test_a_link_that_points_elsewhere_points_back(folder: Path) -> None:
+    """As training loops keep their newest checkpoint: the new target goes, the link must not."""
+    (folder / "run").symlink_to("old")
+    with protected([folder]):
+        (folder / "newest.pt").write_bytes(b"newest")
+        (folder / "new").mkdir()
+        for name, target in (("latest", "newest.pt"), ("run", "new")):
+            (folder / name).unlink()
+            (folder / name).symlink_to(target)
+    assert (folder / "latest").readlink() == Path("best.pt")
+    assert (folder / "run").readlink() == Path("old")
+    assert sorted(path.name for path in folder.iterdir()) == ["best.pt", "latest", "old", "run"]
+
+
+def test_what_cannot_be_given_back_is_kept_and_told(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(before: Path, now: Path) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr("stash.engine.protect._undo", fail)
+    with protected([folder]):
+        (folder / "best.pt").write_bytes(b"none")
+    kept = folder.with_name(".checkpoints.stash-kept")
+    assert (kept / "best.pt").read_bytes() == b"best"
+    assert f"no space left). It is kept in {kept}" in capsys.readouterr().err
+
+
 def test_it_is_undone_after_an_error_and_a_folder_that_was_not_there_is_gone(
     folder: Path, tmp_path: Path
 ) -> None:

@@ -17,7 +17,7 @@ from engine.worlds import plan_of
 from launch.hosting import LOOP, run_hosted, write
 from launch.running import start
 from stash.engine import seams
-from stash.engine.exchange import SwitchableGroup
+from stash.engine.exchange import BACKEND, SwitchableGroup
 from stash.engine.switchboard import Switchboard
 from stash.errors import StashError
 
@@ -167,6 +167,24 @@ def _make_groups(folder: Path, backend: dict[str, Any]) -> None:
         "value": value.tolist(),
     }
     (folder / "found").write_text(json.dumps(found))
+
+
+def test_a_group_tells_the_name_of_its_own_backend(
+    installed: Switchboard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A script asks, to decide where its tensors must lie."""
+    groups = {name: SwitchableGroup(0, 1, None, real_backend=name) for name in ("gloo", "nccl")}
+    for name, group in groups.items():
+        monkeypatch.setitem(dist.distributed_c10d._world.pg_map, group, (BACKEND, None))
+        assert dist.get_backend(group) == name
+
+
+@pytest.mark.parametrize("backend", ["mpi", "UCC"])
+def test_a_backend_that_cannot_be_switched_is_refused_by_name(
+    installed: Switchboard, backend: str
+) -> None:
+    with pytest.raises(StashError, match=f"exchanges gradients by '{backend}', which Stash cannot"):
+        dist.init_process_group(backend)
 
 
 @pytest.mark.gang

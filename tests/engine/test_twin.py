@@ -13,6 +13,7 @@ from stash.engine.feed import Feeds, Window
 from stash.engine.sources import LoaderSource
 
 SAME = ("dataset", "num_workers", "prefetch_factor", "pin_memory", "timeout", "collate_fn")
+SAME_WHERE_THERE = ("in_order", "pin_memory_device")  # not in every release of torch
 
 
 def collate(samples: list[Any]) -> Any:
@@ -44,7 +45,12 @@ def test_a_twin_has_the_workers_and_the_queue_of_the_original(tmp_path: Path) ->
         collate_fn=collate,
         worker_init_fn=init,
     )
+    for name in SAME_WHERE_THERE:
+        if hasattr(loader, name):
+            setattr(loader, name, {"in_order": False, "pin_memory_device": "cpu"}[name])
     twin = twin_of(loader, tmp_path)
+    for name in SAME_WHERE_THERE:
+        assert getattr(twin, name, None) == getattr(loader, name, None)
     assert [getattr(twin, name) for name in SAME] == [getattr(loader, name) for name in SAME]
     assert twin.worker_init_fn is init  # and nothing of ours that would slow a worker down
     assert twin.persistent_workers  # started once, not in every block

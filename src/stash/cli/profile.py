@@ -118,7 +118,7 @@ def profile(
     ] = False,
 ) -> int:
     """Measure where the time of each training iteration goes, and how sure that is."""
-    from stash.errors import UsageError
+    from stash.errors import UsageError, fraction
     from stash.launch import placement
     from stash.launch.request import Request
 
@@ -136,7 +136,7 @@ def profile(
         device=device,
         dtype=dtype,
         steps=None if steps is None else tuple(s.strip() for s in steps.split(",") if s.strip()),
-        half_width=_fraction(half_width),
+        half_width=fraction("--half-width", half_width),
         launches=launches,
         max_minutes=max_minutes,
         max_rounds=max_rounds,
@@ -278,20 +278,6 @@ def _print(measured: Measured) -> None:
 
 def _batch(text: str | None) -> int | str | None:
     return int(text) if text is not None and text.lstrip("-").isdigit() else text
-
-
-def _fraction(text: str) -> float:
-    from stash.errors import UsageError
-
-    try:
-        value = float(text.strip().rstrip("%"))
-    except ValueError:
-        raise UsageError(f"--half-width: {text!r} is not a size such as 3% or 0.03.") from None
-    if text.strip().endswith("%"):
-        return value / 100.0
-    if value >= 1:
-        raise UsageError(f"--half-width: {text} of an iteration is more than all of it; {text}%?")
-    return value
 
 
 def _counts(text: str) -> list[int]:

@@ -21,7 +21,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from stash.engine.plan import RECORDING, Plan
-from stash.errors import StashError, UsageError
+from stash.errors import StashError, UsageError, check_positive, fraction
 from stash.results import store
 from stash.results.recording import RecordingReader
 from stash.results.steps import STEP_BY_NAME, usual_steps
@@ -39,7 +39,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, default=store.DEFAULT_FOLDER)
     parser.add_argument("--data", type=Path, help="folder or file that the script reads")
     parser.add_argument("--steps", help="only these, such as solo,node,warm")
-    parser.add_argument("--half-width", type=float, default=0.03, help="in parts of an iteration")
+    parser.add_argument("--half-width", default="3%", help="of an iteration: 3%% or 0.03")
     parser.add_argument("--max-minutes", type=float, default=10.0)
     parser.add_argument("--max-rounds", type=int)
     parser.add_argument("--price-usd-per-hour", type=float)
@@ -119,6 +119,13 @@ def _launch_name() -> str:
 def _plan(options: argparse.Namespace) -> Plan:
     import torch
 
+    check_positive(
+        {
+            "--max-minutes": options.max_minutes,
+            "--max-rounds": options.max_rounds,
+            "--price-usd-per-hour": options.price_usd_per_hour,
+        }
+    )
     workers = int(os.environ.get("WORLD_SIZE", "1"))
     per_node = int(os.environ.get("LOCAL_WORLD_SIZE", workers))
     nodes = max(1, workers // per_node)
@@ -134,7 +141,7 @@ def _plan(options: argparse.Namespace) -> Plan:
     return Plan(
         seed=options.seed,
         steps=steps,
-        half_width=options.half_width,
+        half_width=fraction("--half-width", options.half_width),
         max_rounds=options.max_rounds,
         max_seconds=options.max_minutes * 60.0,
         workload=Path(options.arguments[0]).name,

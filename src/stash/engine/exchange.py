@@ -18,6 +18,7 @@ import torch.distributed as dist
 
 #: Must not be a name that PyTorch knows: DDP's logger would look for that backend inside the group.
 BACKEND = "stash"
+REAL_BACKENDS = ("gloo", "nccl")
 #: Older releases (2.6) forget a handle's Python part while their C++ part still asks it. DDP asks
 #: within one backward pass, so the last handles are kept: more than any model has buckets.
 HANDLES_KEPT = 1024
@@ -78,8 +79,10 @@ class SwitchableGroup(dist.ProcessGroup):
         inner: Any,
         global_ranks: Sequence[int] = (),
         make_inner: Callable[[str, int, int], Any] | None = None,
+        real_backend: str = "gloo",
     ) -> None:
         super().__init__(rank, size)  # type: ignore[call-arg]
+        self.real_backend = real_backend
         self._whole = self._inner = inner
         self._rank = rank
         self._size = size
@@ -287,7 +290,7 @@ def register(announce: Callable[[SwitchableGroup], None], real_backend: Callable
             backend_options,
         )
         group = SwitchableGroup(
-            options.group_rank, options.group_size, whole, options.global_ranks_in_group, make
+            options.group_rank, options.group_size, whole, options.global_ranks_in_group, make, name
         )
         announce(group)
         return group
@@ -308,11 +311,9 @@ def _real_group(
     """The group that moves bytes. NCCL's has never run here on a GPU."""
     if name == "gloo":
         return dist.ProcessGroupGloo(store, rank, size, timeout=timeout)
-    if name == "nccl":
-        nccl = backend_options or dist.ProcessGroupNCCL.Options()
-        nccl._timeout = timeout
-        return dist.ProcessGroupNCCL(store, rank, size, nccl)
-    raise ValueError(f"Stash can switch the backends gloo and nccl, not {name!r}.")
+    nccl = backend_options or dist.ProcessGroupNCCL.Options()
+    nccl._timeout = timeout
+    return dist.ProcessGroupNCCL(store, rank, size, nccl)
 
 
 def _listed(tensors: Any) -> list[torch.Tensor]:

@@ -22,6 +22,7 @@ from stash.engine.batches import bytes_of, first_dimension, shapes_of, versions_
 from stash.engine.devices import Device
 from stash.engine.opens import OpenRecorder
 from stash.engine.sources import IteratorSource, Source
+from stash.errors import StashError
 from stash.results.steps import Feed
 from stash.workloads.workload import move
 
@@ -200,11 +201,11 @@ class Feeds:
         """Batches and seconds of the loader alone, after the first burst has come."""
         self.open()
         for _ in range(self.unit * self._per_iteration):
-            self._next_loaded()
+            self._next_for_us()
         began = time.perf_counter()
         count = self.window.batches - self.unit
         for _ in range(count * self._per_iteration):
-            self._next_loaded()
+            self._next_for_us()
         seconds = time.perf_counter() - began
         self.drain()
         return count, seconds
@@ -234,10 +235,21 @@ class Feeds:
             self.open()
             return next(self._live)
 
+    def _next_for_us(self) -> Any:
+        """Between two iterations, where no loop of the script's can end its epoch."""
+        try:
+            return self._next_loaded()
+        except StopIteration:
+            raise StashError(
+                "The script's batches ended after a few, and what it handed over cannot begin "
+                "again. Pass stash.feed something that can be iterated anew, such as a list or an "
+                "object with __iter__, or a generator with more batches"
+            ) from None
+
     def _seconds_to_first_batch(self) -> float:
         began = time.perf_counter()
         self.open()
-        self._next_loaded()
+        self._next_for_us()
         seconds = time.perf_counter() - began
         self.drain()
         return seconds
@@ -248,7 +260,7 @@ class Feeds:
         kept: list[Any] = []
         budget = self._device.free_bytes() * REPLAY_MEMORY_FRACTION
         for _ in range(self._window_batches):
-            batch = self._next_loaded()
+            batch = self._next_for_us()
             size = bytes_of(batch)
             if not kept or (budget >= size and len(kept) < MAX_REPLAY_BATCHES):
                 kept.append(self._device.resident(batch))

@@ -32,6 +32,9 @@ from stash.errors import StashError
 from stash.hardware.machine import this_machine
 
 PR_SET_PDEATHSIG = 1
+#: By it the launcher asks a worker where it is. Scripts have handlers of their own for SIGUSR1 and
+#: SIGUSR2, such as Slurm's warning before a job ends.
+WHERE_SIGNAL = getattr(signal, "SIGRTMAX", signal.SIGUSR1)
 
 
 def main() -> NoReturn:
@@ -40,7 +43,8 @@ def main() -> NoReturn:
     try:
         direct = None if options.plan is not None else Direct.start(options)
     except StashError as error:
-        sys.exit(f"stash: {error.message}")
+        print(f"stash: {error.message}", file=sys.stderr)
+        sys.exit(error.exit_code)
     plan = Plan.load(options.plan) if direct is None else direct.plan
     run_folder = options.plan.parent if direct is None else direct.run_folder
     work(plan, run_folder, direct, options.is_module, options.arguments)
@@ -51,7 +55,7 @@ def work(
 ) -> NoReturn:
     """Run a script, or a module, as the one worker that this process is."""
     die_with_parent()
-    faulthandler.register(signal.SIGUSR1, all_threads=False)  # the launcher asks: where are you?
+    faulthandler.register(WHERE_SIGNAL, all_threads=False)
     cores = this_machine().cores
     if plan.pin_cores:
         _pin(cores)
@@ -155,6 +159,9 @@ def _run_script(is_module: bool, words: list[str]) -> None:
     if is_module:
         runpy.run_module(script, run_name="__main__", alter_sys=True)
     else:
+        # Python puts the script's folder first; for `-m`, which runs us, it was the working folder.
+        if sys.path and Path(sys.path[0]).resolve() == Path.cwd():
+            del sys.path[0]
         sys.path.insert(0, str(Path(script).resolve().parent))
         _run_file(Path(script).absolute())
 

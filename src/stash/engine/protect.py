@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import filecmp
-import os
 import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -30,7 +30,7 @@ def protected(folders: Sequence[Path]) -> Iterator[None]:
         yield
     finally:
         for folder, copy in copies.items():
-            _give_back(folder, copy)
+            _try_to_give_back(folder, copy)
 
 
 def _copy_of(folder: Path) -> Path:
@@ -56,38 +56,63 @@ def _check(folder: Path, copy: Path) -> None:
         )
 
 
+def _try_to_give_back(folder: Path, copy: Path) -> None:
+    """What was measured meanwhile must not be lost for a folder that cannot be put right."""
+    try:
+        _give_back(folder, copy)
+    except OSError as error:
+        print(
+            f"stash: --protect could not give {folder} back as it was ({error}). "
+            f"It is kept in {copy}: move it back.",
+            file=sys.stderr,
+        )
+
+
 def _give_back(folder: Path, copy: Path) -> None:
     if not copy.exists():
         shutil.rmtree(folder, ignore_errors=True)  # it was not there before
         return
     folder.mkdir(exist_ok=True)
-    _undo(filecmp.dircmp(copy, folder, ignore=[], hide=[os.curdir, os.pardir]))
+    _undo(copy, folder)
     shutil.rmtree(copy)
 
 
-def _undo(compared: filecmp.dircmp[str]) -> None:
+def _undo(before: Path, now: Path) -> None:
     """Remove what is new, restore what is missing or was written to."""
-    before, now = Path(compared.left), Path(compared.right)
-    for name in (*compared.right_only, *compared.common_funny):
-        _remove(now / name)
-    for name in (*compared.left_only, *compared.common_funny):
-        _restore(before / name, now / name)
-    for name in compared.common_files:
-        if not filecmp.cmp(before / name, now / name, shallow=True):
+    kept = {path.name for path in before.iterdir()}
+    for path in now.iterdir():
+        if path.name not in kept:
+            _remove(path)
+    for name in kept:
+        if _is_folder(before / name) and _is_folder(now / name):
+            _undo(before / name, now / name)
+        elif not _is_same(before / name, now / name):
             _restore(before / name, now / name)
-    for below in compared.subdirs.values():
-        _undo(below)
+
+
+def _is_folder(path: Path) -> bool:
+    """A folder itself, not a link to one."""
+    return path.is_dir() and not path.is_symlink()
+
+
+def _is_same(kept: Path, path: Path) -> bool:
+    """Links are the same when they point to the same place, whatever is there."""
+    if kept.is_symlink() or path.is_symlink():
+        return kept.is_symlink() and path.is_symlink() and kept.readlink() == path.readlink()
+    return kept.is_file() and path.is_file() and filecmp.cmp(kept, path, shallow=True)
 
 
 def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
+    if _is_folder(path):
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
 
 
 def _restore(kept: Path, path: Path) -> None:
-    if kept.is_dir() and not kept.is_symlink():
+    if _is_folder(kept) or _is_folder(path):
+        _remove(path)
+    if _is_folder(kept):
         shutil.copytree(kept, path, symlinks=True)
         return
     temporary = path.with_name(f".{path.name}{SUFFIX}")

@@ -69,7 +69,10 @@ def _install_exchange(switchboard: Switchboard, undo: ExitStack) -> None:
     @functools.wraps(get_backend)
     def real_name(group: Any = None) -> str:
         name = get_backend(group)
-        return asked[0] if name == exchange.BACKEND else name
+        if name != exchange.BACKEND:
+            return name
+        switched: Any = dist.group.WORLD if group is None else group
+        return str(switched.real_backend)
 
     for place in (dist, dist.distributed_c10d):
         _replace(place, "init_process_group", switchable_init, undo)
@@ -80,9 +83,14 @@ def _install_exchange(switchboard: Switchboard, undo: ExitStack) -> None:
 
 def _real_backend(asked: str | None) -> str:
     """The backend that gradients travel on: with `cpu:gloo,cuda:nccl` or none, the device's own."""
-    if asked in ("gloo", "nccl"):
-        return str(asked)
-    return "nccl" if torch.cuda.is_available() else "gloo"
+    if asked is None or ":" in asked:
+        return "nccl" if torch.cuda.is_available() else "gloo"
+    if asked.lower() not in exchange.REAL_BACKENDS:
+        raise StashError(
+            f"The script exchanges gradients by {asked!r}, which Stash cannot switch. It can "
+            f"switch {' and '.join(exchange.REAL_BACKENDS)}: let the script use one of these"
+        )
+    return asked.lower()
 
 
 def _install_feed(switchboard: Switchboard, undo: ExitStack) -> None:

@@ -100,14 +100,10 @@ class LoaderSource:
         return None if self.is_endless else _length(self.origin)
 
     def is_same(self, other: object) -> bool:
-        if other is self.origin:
-            return True
-        # Scripts may build their loader anew for every epoch; evaluation runs without gradients.
-        return (
-            isinstance(other, DataLoader)
-            and other.dataset is self.origin.dataset
-            and torch.is_grad_enabled()
-        )
+        if not torch.is_grad_enabled():
+            return False  # an evaluation, perhaps on the very data that is trained on
+        # Scripts may build their loader anew for every epoch.
+        return isinstance(other, DataLoader) and other.dataset is self.origin.dataset
 
     def prepare(self, batches: int, *, persistent: bool, opens: OpenRecorder | None) -> None:
         self.repeats = False
@@ -133,6 +129,9 @@ class LoaderSource:
             "worker_init_fn": opens or mine.worker_init_fn,
             "generator": torch.Generator(),  # the script's own random numbers are left alone
         }
+        for name in ("in_order", "pin_memory_device"):  # not in every release of torch
+            if hasattr(mine, name):
+                settings[name] = getattr(mine, name)
         if mine.num_workers > 0:
             settings["multiprocessing_context"] = mine.multiprocessing_context
             settings["prefetch_factor"] = mine.prefetch_factor
@@ -170,6 +169,7 @@ class IteratorSource:
     def __init__(self, batches: Iterable[Any]) -> None:
         self.origin = batches
         self._iterator: Iterator[Any] | None = None
+        self._is_over = False
 
     def batch_size(self) -> int | None:
         return None
@@ -181,6 +181,9 @@ class IteratorSource:
         return None
 
     def is_same(self, other: object) -> bool:
+        """A generator ends with its epoch; what the script hands over next takes its place."""
+        if self._is_over and torch.is_grad_enabled() and not isinstance(other, DataLoader):
+            self.origin, self._iterator, self._is_over = other, None, False
         return other is self.origin
 
     def prepare(self, batches: int, *, persistent: bool, opens: OpenRecorder | None) -> None:
@@ -200,7 +203,11 @@ class IteratorSource:
             return next(self._iterator)
         except StopIteration:
             self._iterator = iter(self.origin)
+        try:
             return next(self._iterator)
+        except StopIteration:
+            self._is_over = True
+            raise
 
     def close(self) -> None:
         pass

@@ -18,7 +18,7 @@ from types import FrameType
 
 import psutil
 
-from stash.engine.host import die_with_parent
+from stash.engine.host import WHERE_SIGNAL, die_with_parent
 from stash.engine.intermission import Doorkeeper
 from stash.engine.plan import RECORDING, Plan
 from stash.launch import agent as agent_module
@@ -255,7 +255,7 @@ def _explain_hang(run_folder: Path, silent_seconds: float) -> GangFailure:
     beats = _heartbeats(run_folder)
     for beat in beats:
         with contextlib.suppress(OSError):
-            os.kill(beat.pid, signal.SIGUSR1)
+            os.kill(beat.pid, WHERE_SIGNAL)
     time.sleep(0.5)
     words = f"No worker has moved on for {silent_seconds:.0f} s (--timeout)."
     for beat in beats:
