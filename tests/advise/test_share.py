@@ -19,7 +19,6 @@ from stash.cli.main import main
 from stash.errors import UsageError
 from stash.results import store
 
-
 MOST_JOBS, MOST_LOADER_WORKERS = 4, 12
 
 #: Bound by devices, by loaders, by storage or by nothing for long; of one worker and of several.

@@ -15,7 +15,6 @@ from stash.workloads.emulated import Accelerator, DeviceClock, EmulatedModel, Em
 from stash.workloads.layers import LayerList, list_layers
 from stash.workloads.workload import supervised
 
-
 LOOK_SECONDS = 1e-8
 
 

@@ -22,7 +22,8 @@ SCRIPT = """
 import json, os, sys
 seen = {
     "name": __name__, "file": __file__, "package": __package__, "argv": sys.argv,
-    "folder": os.getcwd(), "path": sys.path,
+    "folder": os.getcwd(), "first of path": sys.path[0],
+    "folder in path": os.getcwd() in sys.path,
     "is main": sys.modules["__main__"].__dict__ is globals(),
 }
 with open(os.environ["SEEN"], "w") as file:
