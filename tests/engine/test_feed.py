@@ -377,7 +377,7 @@ def test_the_next_epochs_generator_takes_the_place_of_one_that_has_ended(make: M
 
 def test_a_generator_that_ends_while_batches_are_recorded_is_told_what_to_do(make: Make) -> None:
     feeds = make(iter([torch.tensor([0])]))
-    with pytest.raises(StashError, match="Pass stash.feed something that can be iterated anew"):
+    with pytest.raises(StashError, match=r"Pass stash\.feed something that can be iterated anew"):
         feeds.use_window(WINDOW)
 
 
