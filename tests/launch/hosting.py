@@ -64,7 +64,7 @@ class Hosted:
         return list(RecordingReader(self.folder / "recording.jsonl").new_events())
 
 
-def _run_host(folder: Path, arguments: list[str]) -> None:
+def _run_host(folder: Path, plan: Path, arguments: list[str]) -> None:
     import torch
 
     from stash.engine import host
@@ -72,7 +72,7 @@ def _run_host(folder: Path, arguments: list[str]) -> None:
     torch.set_num_threads(1)
     os.chdir(folder)
     sys.path.insert(0, str(folder))  # as `python -m stash.engine.host` has it
-    sys.argv = ["host", "--plan", str(folder / "plan.json"), *arguments]
+    sys.argv = ["host", "--plan", str(plan), *arguments]
     host.main()
 
 
@@ -82,7 +82,12 @@ def run_hosted(folder: Path, *arguments: str, **options: Any) -> Hosted:
     (folder / "plan.json").write_text(plan.model_dump_json())
     environment = {"SEEN": str(folder / "seen-hosted")}
     running: Running = start(
-        _run_host, folder, list(arguments), folder=folder, environment=environment
+        _run_host,
+        folder,
+        folder / "plan.json",
+        list(arguments),
+        folder=folder,
+        environment=environment,
     )
     code = running.wait(40)
     assert not processes_of(folder)
@@ -91,8 +96,10 @@ def run_hosted(folder: Path, *arguments: str, **options: Any) -> Hosted:
 
 def run_hosted_gang(folder: Path, *arguments: str, **options: Any) -> Profile:
     """Two workers of a gang as torchrun would start them, and the profile of what they record."""
-    plan = plan_of(**{"max_rounds": 2, **options})
-    (folder / "plan.json").write_text(plan.model_dump_json())
+    run_folder = folder / "run"  # apart from the script's data, which is never looked for there
+    run_folder.mkdir()
+    plan = run_folder / "plan.json"
+    plan.write_text(plan_of(**{"max_rounds": 2, **options}).model_dump_json())
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
@@ -100,6 +107,7 @@ def run_hosted_gang(folder: Path, *arguments: str, **options: Any) -> Profile:
         start(
             _run_host,
             folder,
+            plan,
             list(arguments),
             folder=folder,
             environment={
@@ -117,7 +125,7 @@ def run_hosted_gang(folder: Path, *arguments: str, **options: Any) -> Profile:
         assert worker.wait(90) == 0, worker.output + worker.errors
     assert not processes_of(folder)
     recording = Recording()
-    recording.add(RecordingReader(folder / "recording.jsonl").new_events())
+    recording.add(RecordingReader(run_folder / "recording.jsonl").new_events())
     created = datetime.now(timezone.utc)
     return assemble(recording, Outcome(id="0" * 8, created=created, half_width_asked=0.03))
 

@@ -101,6 +101,7 @@ def test_every_example_is_measured_as_the_table_says(row: Row, folder: Path) -> 
     assert set(profile.steps) == row.steps
     assert set(profile.stalls) == row.stalls
     limits = {"feed", "exchange", "own collectives", "other loaders", "batches in place"}
+    limits |= {"data files"}
     warned = {check.name for check in profile.checks if check.status == "warn"}
     assert warned & limits == row.checks
     assert profile.machine.workers == 2
