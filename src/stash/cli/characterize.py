@@ -64,7 +64,7 @@ def macro(
     ] = None,
     price_usd_per_hour: Price = None,
     snapshot: Snapshot = "2026-08",
-    out: Out = Path("stash-study"),
+    out: Out = Path("stash-study/macro"),
     figures: Figures = True,
     as_json: Json = False,
 ) -> int:
@@ -106,7 +106,7 @@ def micro(
     dtype: Dtype = "amp",
     price_usd_per_hour: Price = None,
     snapshot: Snapshot = "2026-08",
-    out: Out = Path("stash-study"),
+    out: Out = Path("stash-study/micro"),
     figures: Figures = True,
     as_json: Json = False,
 ) -> int:
