@@ -22,6 +22,7 @@ import stash
 from profiles import noisy, profile_of
 from stash.advise import candidates
 from stash.advise.recommend_evidence import gather
+from stash.advise.recommend_job import _mean_hits
 from stash.advise.recommend_words import hours, money
 from stash.advise.recommendation import Assumptions, Candidate, Recommendation
 from stash.cli.main import main
@@ -31,6 +32,7 @@ from stash.hardware.catalog import Instance
 from stash.predict import facts
 from stash.report.export import recommendations, tables
 from stash.results.profile import Profile, Provenance
+from stash.workloads import zoo
 
 JOB: dict[str, Any] = {"samples": 1_281_167, "epochs": 10, "dtype": "amp"}
 ARGUMENTS = ["--samples", "1281167", "--epochs", "10", "--dtype", "amp"]
@@ -352,6 +354,18 @@ def test_a_profile_of_no_gpu_brings_only_its_rates() -> None:
     assert any("specifications alone" in remark for remark in found.remarks)
 
 
+def test_a_profile_of_a_gpu_that_times_nothing_usable_says_so() -> None:
+    measured = gpu_profile({"node": 0.05}, instance=None)
+    (used,) = find(from_profiles=[measured]).profiles
+    assert used.words.startswith("nothing: it times no A100 SXM4 40GB alone (step solo)")
+
+
+def test_no_two_models_of_the_zoo_have_as_many_parameters() -> None:
+    """So their number tells a profile of another model."""
+    counts = [facts.find(name).parameters for name in zoo.names()]
+    assert len(set(counts)) == len(counts)
+
+
 def test_machines_whose_disks_nobody_has_told_are_counted_and_named(tmp_path: Path) -> None:
     table = own_catalog(tmp_path, {"name": "diskless", **priced(3.0)})
     found = find(catalog=table, data_bytes=133e9)
@@ -511,6 +525,15 @@ def test_a_limit_that_is_nearly_kept_for_much_less_is_mentioned(tmp_path: Path) 
         ({"exclude": ("p99*",)}, "--exclude p99\\* names no machine"),
         ({"exclude": ("*",)}, "No machine is left to choose from"),
         ({"max_nodes": 0}, "--max-nodes is 0"),
+        ({"max_nodes": 129}, "--max-nodes is 129; expected 1 to 128."),
+        ({"samples": 10**16}, "--samples is 10000000000000000; input should be less than"),
+        ({"epochs": 10**16}, "--epochs is 10000000000000000; input should be less than"),
+        ({"batch_size": 10**16}, "--batch-size is 10000000000000000; input should be less than"),
+        ({"budget_usd": 1e19}, r"--budget is 1e\+19; input should be less than"),
+        ({"deadline_hours": 1e19}, r"--deadline in hours is 1e\+19; input should be less than"),
+        ({"data_bytes": 1e19}, r"--data-size in bytes is 1e\+19; input should be less than"),
+        ({"epochs": 10**13}, "On the fastest machine this job would train for .* hours"),
+        ({"samples_per_core": 1e-300}, "longer than any machine is rented. Check --samples"),
         ({"data_bytes": -1.0}, "--data-size is -1"),
         ({"dtype": "int4"}, "Unknown precision 'int4'"),
         ({"catalog": "1999"}, "no snapshot '1999'"),
@@ -600,6 +623,66 @@ def test_an_infeasible_job_ends_the_command_with_1(capsys: pytest.CaptureFixture
     assert main(["recommend", "resnet18", *ARGUMENTS, "--budget", "0.01"]) == 1
     assert "Infeasible" in capsys.readouterr().out
     assert main(["recommend", "resnet18", *ARGUMENTS, "--deadline", "soon"]) == 2
+
+
+def test_an_infeasible_job_is_told_before_files_are_written(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    out, task = tmp_path / "answer.json", tmp_path / "task.yaml"
+    arguments = ["--budget", "0.01", "--sky", str(task), "--out", str(out)]
+    assert main(["recommend", "resnet18", *ARGUMENTS, *arguments]) == 1
+    told = capsys.readouterr()
+    assert "Infeasible: no way costs at most $0.01" in told.out
+    assert told.err == "stash: Nothing was chosen, so there is no SkyPilot task to write.\n"
+    assert Recommendation.load(out).status == "infeasible" and not task.exists()
+
+
+def test_a_file_that_cannot_be_written_takes_neither_the_answer_nor_another_file(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    out, table, task = (tmp_path / name for name in ("answer.json", "all.csv", "task.yaml"))
+    out.write_text("mine")
+    machines = own_catalog(tmp_path, {"name": "ours", **priced(3.0)})
+    arguments = ["--catalog", machines, "--out", str(out), "--csv", str(table), "--sky", str(task)]
+    assert main(["recommend", "resnet18", *ARGUMENTS, *arguments]) == 2
+    told = capsys.readouterr()
+    assert "Rent ours" in told.out
+    assert f"Will not overwrite {out} without --force." in told.err
+    assert "SkyPilot rents from" in told.err and not task.exists()
+    assert out.read_text() == "mine" and table.exists()
+    assert main(["recommend", "resnet18", *ARGUMENTS, *arguments, "--json"]) == 2
+    assert json.loads(capsys.readouterr().out)["status"] == "chosen"
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--interruptions", "-1"], "--interruptions is -1.0; input should be greater than or"),
+        (["--setup", "99999d"], "--setup in seconds is 8639913600.0; input should be less than"),
+        (["--lost", "99999d"], "--lost in seconds is 8639913600.0; input should be less than"),
+        (["--clouds", "aws, moon"], "The catalog has no cloud moon"),
+    ],
+)
+def test_a_silly_option_gets_one_clear_sentence(
+    options: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["recommend", "resnet18", *ARGUMENTS, *options]) == 2
+    told = capsys.readouterr().err
+    assert sentence in told and "bug" not in told
+
+
+def test_clouds_may_be_written_with_spaces(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--clouds", " aws, gcp ,", "--json"]
+    assert main(["recommend", "resnet18", *ARGUMENTS, *arguments]) == 0
+    assert json.loads(capsys.readouterr().out)["question"]["clouds"] == ["aws", "gcp"]
+
+
+@pytest.mark.parametrize(("nodes", "epochs"), [(1, 1), (1, 9), (4, 1), (4, 2), (4, 90), (128, 7)])
+def test_what_nodes_find_again_is_the_mean_of_all_later_epochs(nodes: int, epochs: int) -> None:
+    later = range(1, max(2, epochs))
+    mean = sum(1 - (1 - 1 / nodes) ** k for k in later) / len(later)
+    assert _mean_hits(nodes, epochs) == pytest.approx(mean)
+    assert _mean_hits(nodes, 10**15) == pytest.approx(1)
 
 
 def test_words_of_a_task_stay_in_its_comment() -> None:

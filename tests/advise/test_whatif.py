@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 import stash
 from profiles import HAND_WORKED, disturbance, noisy, profile_of
+from stash.advise.replay import faster_gpus
 from stash.advise.whatif import WhatIf
 from stash.cli.main import main
 from stash.errors import StashError, UsageError
@@ -179,6 +181,34 @@ def test_the_cheapest_change_is_a_setting_where_one_does() -> None:
     assert found.cheapest.removed_fraction == pytest.approx(0.7, abs=0.05)  # 70 of 100 ms
     kinds = [one.kind for one in found.single_changes]
     assert kinds == sorted(kinds, key=("setting", "training", "hardware").index)
+
+
+def test_a_job_that_waits_for_its_network_is_told_the_slowest_that_would_do() -> None:
+    found = stash.whatif(many_nodes())
+    (network,) = [one for one in found.single_changes if one.option.startswith("--network")]
+    assert (network.option, network.kind) == ("--network 25gbit", "hardware")
+    after = seconds(stash.whatif(many_nodes(), network="25gbit"), "scaleout")
+    assert network.removed_fraction == pytest.approx((0.3 - after) / 0.2, rel=0.05)
+    alone = stash.whatif(MEASURED).single_changes
+    assert not any(one.option.startswith("--network") for one in alone)
+
+
+def test_workers_that_slow_each_other_down_do_less_so_on_a_faster_gpu() -> None:
+    crowded = profile_of(noisy({"solo": 0.1, "unsynced": 0.2, "node": 0.2}, noise_seconds=0.0))
+    found = stash.whatif(crowded)
+    (faster,) = [one for one in found.single_changes if one.option.startswith("--gpu")]
+    assert faster.kind == "hardware" and faster.removed_fraction >= 0.5
+    ladder = faster_gpus(crowded)
+    key = faster.option.split()[1]
+    assert key in ladder
+    times = [seconds(stash.whatif(crowded, gpu=one), "solo") for one in ladder]
+    assert all(later <= before / 1.25 for before, later in pairwise([0.1, *times]))
+    slower = ladder[: ladder.index(key)]
+    for one in slower:
+        contention = stall(stash.whatif(crowded, gpu=one), "contention")
+        assert contention > 0.5 * 0.1
+    mine = profile_of(workload_changes={"name": "mine", "parameters": 5})
+    assert faster_gpus(mine) == ()
 
 
 def test_where_cores_are_short_more_loader_workers_are_not_the_answer() -> None:

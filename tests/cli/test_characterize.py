@@ -9,6 +9,8 @@ import pytest
 
 from stash.cli.main import main
 
+HERE = ("macro", "--device", "emulated:v100", "--nproc-per-node", "2")
+
 
 def characterize(*arguments: str, out: Path) -> int:
     return main(["characterize", *arguments, "--out", str(out), "--no-figures"])
@@ -39,6 +41,18 @@ def test_json_is_the_document_itself(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert {one["machine"] for one in document["fits"]} == {"p3.16xlarge", "2x p3.8xlarge"}
 
 
+def test_each_study_has_a_folder_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for kind in ("macro", "micro"):
+        arguments = ["--instances", "p3.16xlarge", "--models", "resnet18", "--no-figures"]
+        assert main(["characterize", kind, *arguments]) == 0
+    for kind in ("macro", "micro"):
+        document = json.loads((tmp_path / "stash-study" / kind / "study.json").read_text())
+        assert document["kind"] == kind
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -48,6 +62,14 @@ def test_json_is_the_document_itself(tmp_path: Path, capsys: pytest.CaptureFixtu
         (("micro", "--instances", "paper", "--repeats", "0"), "--repeats is 0"),
         (("micro", "--instances", "paper", "--depths", "17"), "--depths: 17"),
         (("micro", "--device", "emulated:v100", "--nproc-per-node", "1"), "needs --nproc-per-node"),
+        (("macro", "--instances", "paper", "--dtype", "fp8"), "Unknown precision 'fp8'"),
+        ((*HERE, "--dtype", "fp8"), "--dtype is fp32, amp or bf16, not 'fp8'"),
+        ((*HERE, "--max-minutes", "-1"), "--max-minutes must be above 0, not -1"),
+        ((*HERE, "--nproc-per-node", "-1"), "--nproc-per-node must be above 0, not -1"),
+        (
+            ("macro", "--instances", "paper", "--samples-per-core", "-5"),
+            "--samples-per-core must be above 0",
+        ),
     ],
 )
 def test_a_mistake_is_one_sentence(

@@ -69,12 +69,38 @@ def models(names: tuple[str, ...], batch: int) -> set[str]:
     return {f"{name} ({batch})" for name in names}
 
 
+def fullest(study: Study, names: tuple[str, ...], machines: set[str]) -> set[str]:
+    """Models with the largest batches that fit, from the least to the most."""
+    found = set()
+    for name in names:
+        batches = [
+            cell.batch
+            for cell, _ in study.done()
+            if cell.largest and cell.model == name and cell.machine in machines
+        ]
+        least, most = min(batches), max(batches)
+        found.add(f"{name} ({least})" if least == most else f"{name} ({least} to {most})")
+    return found
+
+
 def value(picture: Picture, panel: str, group: str, series: str) -> float:
     assert isinstance(picture, BarsPicture)
     (bar,) = [
         one for one in picture.bars if (one.panel, one.group, one.series) == (panel, group, series)
     ]
     return bar.value.estimate
+
+
+def test_every_cell_between_the_smallest_and_what_fits_has_its_figure(macro: Study) -> None:
+    drawn = {
+        (bar.group.split(" ")[0], bar.series)
+        for picture in pictures_of_study(macro)
+        if isinstance(picture, BarsPicture) and "-epoch-" in picture.name
+        for bar in picture.bars
+        if "that fits" in bar.panel
+    }
+    beyond = {(cell.model, cell.machine) for cell, _ in macro.done() if cell.largest}
+    assert drawn == beyond | {("bert-large", "p3dn.24xlarge")}
 
 
 def test_every_figure_is_there_and_is_drawn_with_its_labels(macro: Study, micro: Study) -> None:
@@ -105,10 +131,16 @@ def test_figures_4_8_and_9_hold_cpu_and_disk_stalls(
     macro: Study, number: int, machines: set[str], names: tuple[str, ...]
 ) -> None:
     picture = figure(macro, number)
-    assert axes(picture) == {
+    found = axes(picture)
+    beyond = {name: found.pop(name) for name in [*found] if name.endswith("that fits")}
+    assert found == {
         f"{stall} stall, {size} batch": (models(names, batch), machines)
         for stall in ("CPU", "Disk")
         for size, batch in (("smallest", 32), ("largest", 128))
+    }
+    assert beyond == {
+        f"{stall} stall, largest batch that fits": (fullest(macro, names, machines), machines)
+        for stall in ("CPU", "Disk")
     }
     numbers = {(c.model, c.batch, c.machine): n for c, n in macro.done()}
     machine = max(machines)
@@ -126,7 +158,16 @@ def test_figure_5_holds_interconnect_stalls_of_small_models_on_both_gpus(macro: 
 
 def test_figure_11_holds_interconnect_stalls_of_large_models_and_bert(macro: Study) -> None:
     large = models(plan.LARGE, 32) | {"bert-large (4)"}
-    assert axes(figure(macro, 11))["V100, smallest batch"] == (large, P3 - {"p3.2xlarge"})
+    found = axes(figure(macro, 11))
+    assert found["V100, smallest batch"] == (large, P3 - {"p3.2xlarge"})
+    groups, _ = found["V100, largest batch that fits"]
+    beyond = fullest(macro, plan.LARGE, P3 - {"p3.2xlarge"})
+    assert groups == beyond | {"bert-large (8)"}
+    picture = figure(macro, 11)
+    assert isinstance(picture, BarsPicture)
+    assert {bar.series for bar in picture.bars if bar.group == "bert-large (8)"} == {
+        "p3dn.24xlarge"
+    }
 
 
 @pytest.mark.parametrize(
@@ -176,9 +217,18 @@ def test_figure_14_holds_both_families_on_models_that_both_have(macro: Study) ->
 
 def test_figure_15_holds_the_memory_of_two_models_on_one_machine_a_gpu(macro: Study) -> None:
     found = axes(figure(macro, 15))
-    batches = {"32", "64", "96", "128"}
     series = {"K80: p2.xlarge", "V100: p3.2xlarge"}
-    assert found == {"shufflenet_v2_x0_5": (batches, series), "resnet18": (batches, series)}
+    machines = {one.split(": ")[1] for one in series}
+    for model in ("shufflenet_v2_x0_5", "resnet18"):
+        largest = {
+            str(cell.batch)
+            for cell, _ in macro.done()
+            if cell.largest and cell.model == model and cell.machine in machines
+        }
+        assert len(largest) == 2
+        assert found.pop(model) == ({"32", "64", "96", "128"}, series)
+        assert found.pop(f"{model}, largest batch that fits") == (largest, series)
+    assert not found
 
 
 def test_figure_16_holds_stall_times_by_depth_family_and_variant(micro: Study) -> None:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from profiles import HAND_WORKED, noisy, profile_of, workload
 from stash.errors import StashError, UsageError
 from stash.hardware import catalog
+from stash.hardware.machine import usable_cores
 from stash.launch.api import Measured
-from stash.launch.request import Request
+from stash.launch.request import Request, default_loaders
 from stash.results import store
 from stash.results.document import Interval
 from stash.results.profile import Profile, Provenance
+from stash.results.recording import End
 from stash.study import fit, here, plan, run
 from stash.study.document import CellNumbers, Study, StudyStall
 from stash.study.plan import Here, Plan, studied_model
@@ -39,19 +43,36 @@ def here_plan(folder: Path, **changes: Any) -> Plan:
     return paper_plan(folder, **{"rented": (), "here": here, **changes})
 
 
-def fake_profile(model: str, batch: int) -> Profile:
+def one_cell(folder: Path, **options: Any) -> Plan:
+    return here_plan(
+        folder,
+        models=plan.macro_models(["resnet18"]),
+        batches=(32,),
+        here=Here(device="emulated:v100", nproc_per_node=2, **options),
+    )
+
+
+def fake_profile(model: str, batch: int, **changes: Any) -> Profile:
+    """As two workers of this machine would measure it."""
     return profile_of(
         noisy(HAND_WORKED, rounds=20),
-        workload_changes={"name": model, "batch_per_worker": batch, "data": "generated"},
-        machine_changes={"device": "emulated:v100-sxm2-16gb"},
+        workload_changes={
+            "name": model,
+            "batch_per_worker": batch,
+            "data": "generated",
+            "loader_workers": default_loaders(usable_cores(), 2),
+        },
+        machine_changes={"device": "emulated:v100-sxm2-16gb", "torch": torch.__version__},
+        **changes,
     )
 
 
 class Measuring:
     """Stands in for a gang: answers at once, fails or is interrupted where it is told to."""
 
-    def __init__(self, fail: str = "", interrupt: str = "") -> None:
+    def __init__(self, fail: str = "", interrupt: str = "", error: Exception | None = None) -> None:
         self.fail, self.interrupt = fail, interrupt
+        self.error = error or StashError("A worker died.\nAll logs: elsewhere")
         self.done: list[str] = []
 
     def __call__(self, plan: Plan, model: str, batch: int, repeat: int) -> Profile:
@@ -59,7 +80,7 @@ class Measuring:
         if cell == self.interrupt:
             raise KeyboardInterrupt
         if cell == self.fail:
-            raise StashError("A worker died.\nAll logs: elsewhere")
+            raise self.error
         self.done.append(f"{cell} {repeat}")
         return fake_profile(model, batch)
 
@@ -141,6 +162,27 @@ def test_a_failed_cell_is_named_loses_no_other_and_is_tried_again(tmp_path: Path
     assert again.done == ["resnet18 128 1"] and not study.failed
 
 
+def test_whatever_ends_a_cell_ends_no_other(tmp_path: Path) -> None:
+    told: list[str] = []
+    measuring = Measuring(fail="resnet18 128", error=RuntimeError("no room in /dev/shm"))
+    study, interrupted = run.run(here_plan(tmp_path), tell=told.append, measure=measuring)
+    assert not interrupted and len(measuring.done) == 3
+    assert study.failed[0].message == "RuntimeError: no room in /dev/shm"
+    assert any("failed: resnet18, batch 128" in line for line in told)
+
+
+def test_the_document_is_there_after_every_cell(tmp_path: Path) -> None:
+    seen: list[int] = []
+
+    def measure(asked: Plan, model: str, batch: int, repeat: int) -> Profile:
+        document = tmp_path / run.DOCUMENT
+        seen.append(len(Study.load(document).cells) if document.exists() else 0)
+        return fake_profile(model, batch)
+
+    run.run(here_plan(tmp_path), measure=measure)
+    assert seen == [0, 1, 2, 3]
+
+
 def test_what_a_failed_cell_has_left_is_kept_and_stops_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,15 +213,65 @@ def test_a_damaged_cell_is_measured_again(tmp_path: Path) -> None:
     assert again.done == ["resnet18 32 1"]
 
 
-def test_cells_of_other_data_are_not_mixed_in(tmp_path: Path) -> None:
-    asked = here_plan(tmp_path, models=plan.macro_models(["resnet18"]), batches=(32,))
-    run.run(asked, measure=Measuring())
+def test_cells_that_were_measured_in_another_way_are_not_mixed_in(tmp_path: Path) -> None:
+    run.run(one_cell(tmp_path), measure=Measuring())
     pictures = tmp_path / "pictures" / "cats"
     pictures.mkdir(parents=True)
     Image.new("RGB", (256, 256)).save(pictures / "one.png")
-    other = Here(device="emulated:v100", nproc_per_node=2, data=pictures.parent)
-    study, _ = run.run(here_plan(tmp_path, here=other, models=asked.models, batches=(32,)))
-    assert "was measured on data 'generated'" in study.failed[0].message
+    measuring = Measuring()
+    with pytest.raises(UsageError, match="was measured with data generated"):
+        run.run(one_cell(tmp_path, data=pictures.parent), measure=measuring)
+    with pytest.raises(UsageError, match=r"with loader workers .*, and this study has 7"):
+        run.run(one_cell(tmp_path, num_workers=7), measure=measuring)
+    (cell,) = (tmp_path / run.CELLS).glob("*.json")
+    cell.write_text(cell.read_text().replace(f'"{torch.__version__}"', '"1.13.1"'))
+    with pytest.raises(UsageError, match=r"measured with torch 1\.13\.1.*another folder"):
+        run.run(one_cell(tmp_path), measure=measuring)
+    assert not measuring.done
+
+
+def test_a_folder_holds_one_kind_of_study(tmp_path: Path) -> None:
+    """Else macro would take over micro's cells, which have no steps with data."""
+
+    def only_micro_steps(asked: Plan, model: str, batch: int, repeat: int) -> Profile:
+        made = fake_profile(model, batch)
+        steps = {name: one for name, one in made.steps.items() if name in here.MICRO_STEPS}
+        return made.model_copy(update={"steps": steps})
+
+    micro, macro = (replace(one_cell(tmp_path), kind=kind) for kind in ("micro", "macro"))
+    run.run(micro, measure=only_micro_steps)
+    with pytest.raises(UsageError, match="holds a micro study, and this is a macro one"):
+        run.run(macro, measure=Measuring())
+    (tmp_path / run.DOCUMENT).unlink()
+    with pytest.raises(UsageError, match="was measured without warm and cold"):
+        run.run(macro, measure=Measuring())
+
+
+def test_more_time_is_for_cells_that_are_not_sure_enough(tmp_path: Path) -> None:
+    done: list[float] = []
+
+    def measure(asked: Plan, model: str, batch: int, repeat: int) -> Profile:
+        assert asked.here is not None
+        done.append(asked.here.max_minutes)
+        end = End(launch=0, reason="max-minutes", checks=(), peak_device_memory_bytes=())
+        return fake_profile(model, batch, end=end)  # 20 rounds in 200 seconds
+
+    for minutes in (3.5, 3.5, 2.0, 10.0):
+        run.run(one_cell(tmp_path, max_minutes=minutes), measure=measure)
+    assert done == [3.5, 10.0]
+    run.run(one_cell(tmp_path / "sure", max_minutes=3.5), measure=Measuring())
+    again = Measuring()
+    run.run(one_cell(tmp_path / "sure", max_minutes=10.0), measure=again)
+    assert not again.done
+
+
+def test_a_new_price_is_reckoned_without_measuring_again(tmp_path: Path) -> None:
+    run.run(one_cell(tmp_path, price_usd_per_hour=1.0), measure=Measuring())
+    again = Measuring()
+    study, _ = run.run(one_cell(tmp_path, price_usd_per_hour=3.0), measure=again)
+    ((_, numbers),) = study.done()
+    assert not again.done and numbers.epoch_usd is not None
+    assert numbers.epoch_usd.estimate == pytest.approx(numbers.epoch_seconds.estimate * 3 / 3600)
 
 
 def test_this_machines_loaders_serve_the_predictions(tmp_path: Path) -> None:

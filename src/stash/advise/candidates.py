@@ -111,8 +111,7 @@ def pool(
 
 def fitting(found: Pool, known: ModelFacts, batch: int, dtype: str) -> Pool:
     """Only the machines whose GPUs hold the model at this batch."""
-    if dtype not in compute.DTYPES:
-        raise UsageError(f"Unknown precision {dtype!r}; there are {', '.join(compute.DTYPES)}.")
+    compute.check_dtype(dtype)
     needed = memory.peak_bytes(known, batch, dtype)
     fits = [needed <= memory.usable_bytes(gpu_of(one)) for one in found.instances]
     kept = tuple(one for one, enough in zip(found.instances, fits, strict=True) if enough)

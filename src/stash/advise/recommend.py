@@ -18,7 +18,7 @@ from stash.advise.recommend_belief import Belief, believe
 from stash.advise.recommend_choose import Rule, rule_for
 from stash.advise.recommend_document import Decision, document, nothing_fits
 from stash.advise.recommend_evidence import Evidence, gather
-from stash.advise.recommend_job import Work, outlook
+from stash.advise.recommend_job import SECONDS_PER_HOUR, Work, outlook
 from stash.advise.recommend_words import hours
 from stash.advise.recommendation import Assumptions, Currency, Question, Recommendation
 from stash.errors import UsageError
@@ -26,9 +26,26 @@ from stash.hardware import catalog as machines
 from stash.hardware.gpus import Gpu
 from stash.predict import facts, pipeline
 from stash.predict.facts import ModelFacts
+from stash.results.document import from_options
 from stash.results.profile import Profile
 
-MAX_NODES = 1024
+#: Every way is a row of the decision, with a column for whatever its time may be off by.
+MAX_NODES = 128
+#: A thousand years, beyond which numbers are somebody's slip.
+MOST_HOURS = 1e7
+#: Fields of a question by their options.
+ASKED = {
+    "samples": "--samples",
+    "epochs": "--epochs",
+    "batch_per_worker": "--batch-size",
+    "data_bytes": "--data-size in bytes",
+    "samples_per_second_per_core": "--samples-per-core",
+    "deadline_hours": "--deadline in hours",
+    "budget_usd": "--budget",
+    "clouds": "--clouds",
+    "excluded": "--exclude",
+    "catalog": "--catalog",
+}
 
 
 def recommend(
@@ -63,23 +80,27 @@ def recommend(
     pool = candidates.pool(rows, clouds=clouds, excluded=exclude, retired=retired)
     fits = candidates.fitting(pool, known, batch, precision)
     priced, currency = _priced(fits, spot=assumed.spot)
-    question = Question(
-        workload=known.name,
-        samples=samples,
-        epochs=epochs,
-        batch_per_worker=batch,
-        dtype=precision,
-        data_bytes=None if data_bytes is None else float(data_bytes),
-        samples_per_second_per_core=samples_per_core,
-        deadline_hours=deadline_hours,
-        budget_usd=budget_usd,
-        clouds=tuple(clouds),
-        excluded=tuple(exclude),
-        max_nodes=max_nodes,
-        catalog=catalog,
-        retired=retired,
-        objective=Rule(deadline_hours, budget_usd).objective,
-        currency=currency,
+    question = from_options(
+        Question,
+        ASKED,
+        {
+            "workload": known.name,
+            "samples": samples,
+            "epochs": epochs,
+            "batch_per_worker": batch,
+            "dtype": precision,
+            "data_bytes": None if data_bytes is None else float(data_bytes),
+            "samples_per_second_per_core": samples_per_core,
+            "deadline_hours": deadline_hours,
+            "budget_usd": budget_usd,
+            "clouds": tuple(clouds),
+            "excluded": tuple(exclude),
+            "max_nodes": max_nodes,
+            "catalog": catalog,
+            "retired": retired,
+            "objective": Rule(deadline_hours, budget_usd).objective,
+            "currency": currency,
+        },
     )
     if not priced.instances:
         largest = max((candidates.gpu_of(one) for one in pool.instances), key=_memory)
@@ -111,6 +132,7 @@ def _answer(
     )
     deadline, budget = question.deadline_hours, question.budget_usd
     decision = decide(ways, belief, work, assumed, question.currency, deadline, budget)
+    _check_length(decision)
     return document(question, assumed, pool, decision, evidence, work, next_probe=next_probe)
 
 
@@ -171,6 +193,15 @@ def _check_budget(budget: float | None, currency: Currency) -> None:
         raise UsageError(
             "A budget in dollars needs prices, and no machine in question has one. Leave --budget "
             "out to decide by device-hours, or give prices with `stash catalog import FILE`."
+        )
+
+
+def _check_length(decision: Decision) -> None:
+    shortest = float(decision.jobs.training_seconds.min()) / SECONDS_PER_HOUR
+    if not shortest <= MOST_HOURS:
+        raise UsageError(
+            f"On the fastest machine this job would train for {shortest:.3g} hours: longer than "
+            "any machine is rented. Check --samples, --epochs, --data-size and --samples-per-core."
         )
 
 

@@ -49,7 +49,7 @@ def gather(
             alone = _row(profile, 1, ways)
             if alone is not None and (seen.batch, seen.dtype) == (batch, dtype):
                 data[alone] = DataTimings(_timing(profile, "cold"), _timing(profile, "warm"))
-        used.append(_used(profile, seen, has_rates=rates is not None))
+        used.append(_used(profile, gpu, seen, has_rates=rates is not None))
     return Evidence(tuple(observations), data, source, storage, tuple(used))
 
 
@@ -97,11 +97,19 @@ def _timing(profile: Profile, step: str) -> Timing | None:
     return Timing(seconds.estimate, log_sd(seconds.low, seconds.high), seconds.low, seconds.high)
 
 
-def _used(profile: Profile, seen: Observation | None, *, has_rates: bool) -> UsedProfile:
+def _why_no_times(profile: Profile, gpu: Gpu | None) -> str:
+    if gpu is None:
+        return f"its devices ({profile.machine.device}) are no GPU that was measured"
+    return f"it times no {gpu.name} alone (step solo), and no machine in question (step node)"
+
+
+def _used(
+    profile: Profile, gpu: Gpu | None, seen: Observation | None, *, has_rates: bool
+) -> UsedProfile:
     machine = profile.machine
     if seen is None:
         what = "rates of its data only" if has_rates else "nothing"
-        words = f"{what}: its devices ({machine.device}) are no GPU that was measured"
+        words = f"{what}: {_why_no_times(profile, gpu)}"
     elif seen.rows:
         words = f"measured on {machine.instance}, {machine.nodes} node(s)"
     else:

@@ -202,8 +202,9 @@ def _mean_hits(nodes: int, epochs: int) -> float:
 
     Every epoch deals the samples out anew, so a node of many finds little of its own share again.
     """
-    later = np.arange(1, max(2, epochs))
-    return float(np.mean(1 - (1 - 1 / nodes) ** later))
+    later, elsewhere = max(1, epochs - 1), 1 - 1 / nodes
+    # The mean of 1 - elsewhere^k over the epochs k = 1, 2, ... later.
+    return 1 - elsewhere * (1 - elsewhere**later) * nodes / later
 
 
 def _with_data(together: Array, producing: Array) -> Array:

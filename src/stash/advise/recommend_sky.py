@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stash.advise.recommendation import Recommendation
-from stash.errors import UsageError
+from stash.errors import StashError, UsageError
 from stash.launch.sky import SkyOptions, task_of
 
 #: Clouds that SkyPilot rents from; it names them as we do.
@@ -28,7 +28,7 @@ def sky_task(found: Recommendation) -> str:
     """A task that rents the chosen machine and starts one training process a GPU."""
     best = found.choice
     if best is None:
-        raise UsageError("Nothing was chosen, so there is no SkyPilot task to write.")
+        raise StashError("Nothing was chosen, so there is no SkyPilot task to write.")
     if best.cloud not in SKY_CLOUDS:
         raise UsageError(
             f"SkyPilot rents from {', '.join(SKY_CLOUDS)}, and {best.name} is of "

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from stash.advise.changes import Changes, amount
+from stash.advise.replay import faster_gpus
 from stash.advise.steps import Job, Predicted
 from stash.errors import UsageError
 from stash.predict.pipeline import Loaders
@@ -21,6 +22,8 @@ WORTH_SHARE = 0.01
 #: Gains below this, of an iteration, do not pay for one more loader worker.
 WORTH_GAIN = 0.005
 MOST_LOADER_WORKERS = 64
+#: What is sold between nodes.
+NETWORKS_GBIT = (25, 50, 100, 200, 400)
 
 
 @dataclass(frozen=True)
@@ -40,21 +43,28 @@ def remedies(job: Job, before: Predicted) -> list[Remedy]:
         return []
     waiting = before.waiting_per_sample(epoch)
     assert waiting is not None
-    found = []
+    found: dict[str, list[Remedy]] = {}
     for option, kind, changes in _candidates(job, before):
         try:
             after = job.predict(changes).waiting_per_sample(epoch)
         except UsageError:  # a batch that does not fit, for one
             continue
         assert after is not None
-        found.append(Remedy(option, kind, epoch, (waiting - after) / waiting))
-    useful = [one for one in found if one.removed_fraction >= WORTH_SHARE]
+        one = Remedy(option, kind, epoch, (waiting - after) / waiting)
+        found.setdefault(option.split()[0], []).append(one)
+    chosen = [_least(of_one_option) for of_one_option in found.values()]
+    useful = [one for one in chosen if one.removed_fraction >= WORTH_SHARE]
     return sorted(useful, key=lambda one: (KINDS.index(one.kind), -one.removed_fraction))
 
 
 def cheapest(found: Sequence[Remedy]) -> Remedy | None:
     """The first of the cheapest kind that removes most of the wait."""
     return next((one for one in found if one.removed_fraction >= MOST), None)
+
+
+def _least(rising: Sequence[Remedy]) -> Remedy:
+    """Of one option's values, from the least on, the first that does; else what does most."""
+    return cheapest(rising) or max(rising, key=lambda one: one.removed_fraction)
 
 
 def _epoch_that_waits(before: Predicted) -> str | None:
@@ -69,6 +79,11 @@ def _candidates(job: Job, before: Predicted) -> Iterator[tuple[str, str, Changes
     loaders, feeding = before.loaders, job.feeding
     batch = 2 * before.batch
     yield f"--batch-size {batch}", "training", Changes(batch_size=batch)
+    for gpu in faster_gpus(job.profile):
+        yield f"--gpu {gpu}", "hardware", Changes(gpu=gpu)
+    for gbit in NETWORKS_GBIT if job.profile.machine.nodes > 1 else ():
+        changes = Changes(network_bytes_per_second=gbit * 1e9 / 8)
+        yield f"--network {gbit}gbit", "hardware", changes
     if loaders is None or feeding is None or "warm" not in before.seconds:
         return
     hits = 1.0 if before.cached_fraction is None else before.cached_fraction

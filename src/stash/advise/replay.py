@@ -12,7 +12,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from stash.errors import UsageError
-from stash.hardware import device_names, gpus
+from stash.hardware import catalog, device_names, gpus
 from stash.hardware.gpus import Gpu
 from stash.predict import communication, compute, facts, times
 from stash.predict.api import check_fits
@@ -32,6 +32,8 @@ WITHOUT_EXCHANGE = {
 }
 SLOWEST_LINK, FASTEST_LINK = 1e4, 1e14  # bytes per second
 NETWORK = "tcp"
+#: Less than that is not worth another machine.
+FASTER = 1.25
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,29 @@ def replay_of(profile: Profile, target: Target) -> Replay:
         found[step] = base * factor + after
         assumptions += words
     return Replay(found, tuple(dict.fromkeys(assumptions)))
+
+
+def faster_gpus(profile: Profile) -> tuple[str, ...]:
+    """GPUs for rent that compute a profile's model faster, from the slowest of them on.
+
+    Each by a quarter or more than the one before it; none where --gpu is not possible.
+    """
+    known, gpu = _model(profile), _gpu(profile)
+    if known is None or gpu is None:
+        return ()
+    batch, dtype = profile.workload.batch_per_worker, profile.workload.dtype
+    rented = [one.accelerator for one in catalog.instances() if one.status == "available"]
+    seconds = {
+        one.key: _whole(known, one, batch, dtype)
+        for one in {gpu.key: gpu for gpu in rented if gpu is not None}.values()
+        if one.memory_bytes_per_second is not None
+    }
+    found, slowest = [], _whole(known, gpu, batch, dtype)
+    for key in sorted(seconds, key=lambda key: (-seconds[key], key)):
+        if slowest >= FASTER * seconds[key]:
+            found.append(key)
+            slowest = seconds[key]
+    return tuple(found)
 
 
 def _bases(profile: Profile, step: str) -> tuple[str, ...]:

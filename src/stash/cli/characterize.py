@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from stash.cli.output import comma_separated
+
 if TYPE_CHECKING:
     from stash.study.document import Study
     from stash.study.plan import Batch, Here, Plan
@@ -64,7 +66,7 @@ def macro(
     ] = None,
     price_usd_per_hour: Price = None,
     snapshot: Snapshot = "2026-08",
-    out: Out = Path("stash-study"),
+    out: Out = Path("stash-study/macro"),
     figures: Figures = True,
     as_json: Json = False,
 ) -> int:
@@ -79,11 +81,11 @@ def macro(
         plans.Plan(
             kind="macro",
             folder=out,
-            models=plans.macro_models(_words(models)),
+            models=plans.macro_models(comma_separated(models)),
             batches=_batches(batches),
             dtype=dtype,
             here=here,
-            rented=plans.machines(_words(instances) or [], "macro", snapshot),
+            rented=plans.machines(comma_separated(instances) or [], "macro", snapshot),
             samples_per_core=samples_per_core,
             storage_mb_per_second=storage_mb_per_second,
         ),
@@ -106,7 +108,7 @@ def micro(
     dtype: Dtype = "amp",
     price_usd_per_hour: Price = None,
     snapshot: Snapshot = "2026-08",
-    out: Out = Path("stash-study"),
+    out: Out = Path("stash-study/micro"),
     figures: Figures = True,
     as_json: Json = False,
 ) -> int:
@@ -116,17 +118,17 @@ def micro(
 
     if repeats < 1:
         raise UsageError(f"--repeats is {repeats}; expected 1 or more.")
-    numbers = [_whole(word, "--depths") for word in _words(depths) or []]
+    numbers = [_whole(word, "--depths") for word in comma_separated(depths) or []]
     return _run(
         plans.Plan(
             kind="micro",
             folder=out,
-            models=plans.micro_models(numbers, _words(models)),
+            models=plans.micro_models(numbers, comma_separated(models)),
             batches=(plans.MICRO_BATCH,),
             repeats=repeats,
             dtype=dtype,
             here=_here(device, nproc_per_node, max_minutes, price_usd_per_hour, instances),
-            rented=plans.machines(_words(instances) or [], "micro", snapshot),
+            rented=plans.machines(comma_separated(instances) or [], "micro", snapshot),
         ),
         figures,
         as_json,
@@ -193,15 +195,11 @@ def _here(
     )
 
 
-def _words(text: str | None) -> list[str] | None:
-    return None if text is None else [word.strip() for word in text.split(",") if word.strip()]
-
-
 def _batches(text: str) -> tuple[Batch, ...]:
     from stash.errors import UsageError
 
     found: list[Batch] = []
-    for word in _words(text) or []:
+    for word in comma_separated(text) or []:
         found.append("max" if word == "max" else _whole(word, "--batches"))
     if not found:
         raise UsageError("--batches: expected numbers such as 32,128 or `max`.")

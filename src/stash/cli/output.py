@@ -1,4 +1,4 @@
-"""What commands print with: consoles, documents as JSON, and harmless error messages."""
+"""What commands read and print with: lists of words, consoles, documents as JSON, errors."""
 
 from __future__ import annotations
 
@@ -17,6 +17,11 @@ NOTHING_MEASURED = (
     "No profile in {folder} yet. Measure one with `stash profile resnet18`, "
     "or look at one with `stash show --sample`."
 )
+
+
+def comma_separated(text: str | None) -> list[str] | None:
+    """The words of an option such as `--clouds "aws, gcp"`; none where it was not given."""
+    return None if text is None else [word.strip() for word in text.split(",") if word.strip()]
 
 
 def report_console() -> Console:

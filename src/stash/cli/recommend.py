@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +11,15 @@ import typer
 
 if TYPE_CHECKING:
     from stash.advise.recommendation import Recommendation
+
+
+#: Assumptions by their options; times are told in seconds, however they were written.
+ASSUMED = {
+    "setup_seconds": "--setup in seconds",
+    "profiling_seconds": "--profiling in seconds",
+    "interruptions_per_node_hour": "--interruptions",
+    "lost_seconds_per_interruption": "--lost in seconds",
+}
 
 
 def recommend(
@@ -80,8 +90,9 @@ def recommend(
     """Say what to rent: the cheapest in time, the fastest for the money, or the knee."""
     from stash.advise.recommend import recommend as find
     from stash.advise.recommendation import Assumptions
-    from stash.cli.output import print_document, report_console
+    from stash.cli.output import comma_separated, print_document, report_console
     from stash.lab import words
+    from stash.results.document import from_options
 
     found = find(
         workload,
@@ -94,33 +105,34 @@ def recommend(
         from_profiles=_profiles(from_profiles, folder),
         batch_size=batch_size,
         dtype=dtype,
-        clouds=() if clouds is None else tuple(one for one in clouds.split(",") if one),
+        clouds=tuple(comma_separated(clouds) or ()),
         exclude=tuple(exclude or ()),
         max_nodes=max_nodes,
         retired=retired,
         catalog=catalog,
         data=data,
-        assumptions=Assumptions(
-            setup_seconds=words.seconds(setup),
-            profiling_seconds=words.seconds(profiling),
-            spot=spot,
-            interruptions_per_node_hour=interruptions,
-            lost_seconds_per_interruption=words.seconds(lost),
+        assumptions=from_options(
+            Assumptions,
+            ASSUMED,
+            {
+                "setup_seconds": words.seconds(setup),
+                "profiling_seconds": words.seconds(profiling),
+                "spot": spot,
+                "interruptions_per_node_hour": interruptions,
+                "lost_seconds_per_interruption": words.seconds(lost),
+            },
         ),
         next_probe=next_probe,
     )
-    written = _write(found, out, csv, chart, sky, sky_times, force=force)
     if as_json:
         print_document(found)
     else:
         from stash.report.recommendation import render
 
-        console = report_console()
-        console.print(render(found))
-        for path in written:
-            console.print(f"Written to {path}", soft_wrap=True)
-    if found.status == "infeasible":
-        raise typer.Exit(1)
+        report_console().print(render(found))
+    code = _write(_files(found, out, csv, chart, sky, sky_times, force=force), quiet=as_json)
+    if found.status == "infeasible" or code:
+        raise typer.Exit(max(1, code))
 
 
 def _profiles(named: list[str] | None, folder: Path | None) -> list[Path]:
@@ -129,7 +141,7 @@ def _profiles(named: list[str] | None, folder: Path | None) -> list[Path]:
     return [store.find(one, folder or store.DEFAULT_FOLDER) for one in named or ()]
 
 
-def _write(
+def _files(
     found: Recommendation,
     out: Path | None,
     csv: Path | None,
@@ -138,7 +150,8 @@ def _write(
     sky_times: Path | None,
     *,
     force: bool,
-) -> list[Path]:
+) -> Iterator[Callable[[], list[Path]]]:
+    """What was asked for beside the answer, each to be written when it is its turn."""
     from stash.advise.recommend_sky import sky_task
     from stash.report.export import recommendations, tables
 
@@ -148,24 +161,54 @@ def _write(
         (sky, lambda: sky_task(found)),
         (sky_times, lambda: tables.as_csv(recommendations.sky_time_rows(found))),
     ]
-    written = [_write_text(make(), path, force=force) for path, make in makers if path is not None]
+    for path, make in makers:
+        if path is not None:
+            yield partial(_write_text, make, path, force=force)
     if chart is not None:
+        yield partial(_draw, found, chart, force=force)
+
+
+def _write(files: Iterable[Callable[[], list[Path]]], *, quiet: bool) -> int:
+    """The answer is out already: a file that cannot be written is told, and hinders no other."""
+    from stash.cli.output import print_error, report_console
+    from stash.errors import StashError
+
+    code = 0
+    for write in files:
+        try:
+            written = write()
+        except StashError as error:
+            print_error(error.message, error.exit_code, as_json=False)
+            code = max(code, error.exit_code)
+        else:
+            for path in () if quiet else written:
+                report_console().print(f"Written to {path}", soft_wrap=True)
+    return code
+
+
+def _draw(found: Recommendation, folder: Path, *, force: bool) -> list[Path]:
+    from stash.cli.report import MISSING
+    from stash.errors import StashError
+
+    try:
         from stash.report.charts.files import save_picture
         from stash.report.charts.rent import rent_picture
+    except ModuleNotFoundError as error:
+        raise StashError(MISSING.format(name=error.name)) from None
+    picture = rent_picture(found)
+    if picture is None:
+        raise StashError("Nothing came into question, so there is no chart to draw.")
+    return save_picture(picture, folder, force=force)
 
-        picture = rent_picture(found)
-        written += save_picture(picture, chart, force=force) if picture is not None else []
-    return written
 
-
-def _write_text(text: str, path: Path, *, force: bool) -> Path:
+def _write_text(make: Callable[[], str], path: Path, *, force: bool) -> list[Path]:
     from stash.errors import StashError
     from stash.results import store
 
     try:
-        store.write_whole(text, path, force=force)
+        store.write_whole(make(), path, force=force)
     except FileExistsError:
         raise store.will_not_overwrite(path) from None
     except OSError as error:
         raise StashError(f"Cannot write {path}: {error.strerror or error}.") from None
-    return path
+    return [path]

@@ -98,7 +98,7 @@ class Prepared:
 
 def prepare(request: Request, nodes: int = 1) -> Prepared:
     """Decide defaults, and refuse before anything is started what cannot work."""
-    _check_numbers(request)
+    check_numbers(request)
     check_torch()
     device = device_names.parse(request.device) if request.device else default_device()
     workers = request.nproc_per_node or workers_told(os.environ) or default_workers(device)
@@ -156,7 +156,8 @@ def _share(total: float | None, launches: int, factor: float = 1.0) -> float | N
     return None if total is None else total * factor / launches
 
 
-def _check_numbers(request: Request) -> None:
+def check_numbers(request: Request) -> None:
+    """Refuse values that no measurement could be made with."""
     positive = {
         "--nproc-per-node": request.nproc_per_node,
         "--launches": request.launches,

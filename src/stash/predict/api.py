@@ -150,8 +150,7 @@ def _source(
 
 def check_fits(known: ModelFacts, batch: int, dtype: str, gpu: Gpu) -> None:
     """Refuse a batch that the GPU's memory cannot hold, with one that it can."""
-    if dtype not in compute.DTYPES:
-        raise UsageError(f"Unknown precision {dtype!r}; there are {', '.join(compute.DTYPES)}.")
+    compute.check_dtype(dtype)
     needed, there = memory.peak_bytes(known, batch, dtype), memory.usable_bytes(gpu)
     if needed > there:
         fits = memory.largest_batch(known, gpu, dtype)

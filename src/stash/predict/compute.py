@@ -87,9 +87,14 @@ def layer_seconds(
     return LayerSeconds(forward, backward, optimizer + constants.iteration_seconds)
 
 
-def _rates(gpu: Gpu, dtype: str, constants: Constants) -> tuple[float, float, float, float]:
+def check_dtype(dtype: str) -> None:
+    """Refuse a precision that nothing is known of."""
     if dtype not in DTYPES:
         raise UsageError(f"Unknown precision {dtype!r}; there are {', '.join(DTYPES)}.")
+
+
+def _rates(gpu: Gpu, dtype: str, constants: Constants) -> tuple[float, float, float, float]:
+    check_dtype(dtype)
     convolution, other, size = DTYPES[dtype]
     if gpu.memory_bytes_per_second is None:
         raise UsageError(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from stash.errors import StashError
+from stash.errors import StashError, UsageError
 
 #: A larger file is no document of ours; profiles of 10,000 rounds on 64 workers stay below it.
 MAX_FILE_BYTES = 512 * 2**20
@@ -87,6 +88,19 @@ def validated(model: type[M], text: str | bytes, source: str) -> M:
         raise StashError(_explain(error, source)) from None
     except RecursionError:
         raise StashError(f"{source} is nested deeper than any profile.") from None
+
+
+def from_options(model: type[M], options: Mapping[str, str], values: Mapping[str, Any]) -> M:
+    """A document from what a user gave; what is out of bounds is told by the option's name."""
+    try:
+        return model(**values)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field, problem = str(first["loc"][0]), str(first["msg"])
+        raise UsageError(
+            f"{options.get(field, field)} is {str(first['input'])[:80]}; "
+            f"{problem[:1].lower()}{problem[1:]}."
+        ) from None
 
 
 def _refuse_constant(name: str) -> float:

@@ -5,19 +5,31 @@ from __future__ import annotations
 import contextlib
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stash.errors import StashError, UsageError
 from stash.hardware import device_names, gpus
 from stash.hardware.device_names import DeviceName
 from stash.hardware.gpus import Gpu
+from stash.hardware.machine import usable_cores
 from stash.results.links import Links
 from stash.results.profile import Profile, Provenance
+from stash.results.steps import usual_steps
 from stash.study.document import StudiedMachine
 from stash.study.plan import Batch, Plan
 
+if TYPE_CHECKING:
+    from stash.launch.request import Request
+
+#: A run ends before a round that would not fit its time, so more of it has room for two.
+MORE_ROUNDS = 2
 #: Unfinished measurements, beside the folder of finished cells.
 UNDER_WAY = "under-way"
 MICRO_STEPS = ("solo", "unsynced", "node")
+
+
+class UnlikeCellError(UsageError):
+    """What an earlier run has left is not of this study; no other cell of it can be, either."""
 
 
 class DoesNotFitError(StashError):
@@ -95,30 +107,18 @@ def _largest_batch(model: str, data: Path | None, device: DeviceName, workers: i
         return 0
 
 
+def check(plan: Plan) -> None:
+    """Refuse once what would fail in every cell."""
+    from stash.launch.request import check_numbers
+
+    check_numbers(_request(plan, model="", batch=1, repeat=1))
+
+
 def measure(plan: Plan, model: str, batch: int, repeat: int) -> Profile:
     """Measure one cell; KeyboardInterrupt where the user has had enough."""
     from stash.launch.api import measure as launch
-    from stash.launch.request import Request
 
-    assert plan.here is not None
-    here = plan.here
-    done = launch(
-        Request(
-            workload=model,
-            nproc_per_node=here.nproc_per_node,
-            batch_size=batch,
-            data=here.data,
-            num_workers=here.num_workers,
-            device=here.device,
-            dtype=plan.dtype,
-            steps=MICRO_STEPS if plan.kind == "micro" else None,
-            half_width=here.half_width,
-            max_minutes=here.max_minutes,
-            price_usd_per_hour=here.price_usd_per_hour,
-            seed=repeat,
-            out=plan.folder / UNDER_WAY,
-        )
-    )
+    done = launch(_request(plan, model, batch, repeat))
     if done.exit_code == 3:
         raise KeyboardInterrupt
     if done.exit_code:
@@ -129,25 +129,88 @@ def measure(plan: Plan, model: str, batch: int, repeat: int) -> Profile:
     return done.profile
 
 
-def kept(path: Path) -> Profile | None:
-    """A cell of an earlier run, where it is complete."""
+def _request(plan: Plan, model: str, batch: int, repeat: int) -> Request:
+    from stash.launch.request import Request
+
+    assert plan.here is not None
+    here = plan.here
+    return Request(
+        workload=model,
+        nproc_per_node=here.nproc_per_node,
+        batch_size=batch,
+        data=here.data,
+        num_workers=here.num_workers,
+        device=here.device,
+        dtype=plan.dtype,
+        steps=_steps(plan),
+        half_width=here.half_width,
+        max_minutes=here.max_minutes,
+        price_usd_per_hour=here.price_usd_per_hour,
+        seed=repeat,
+        out=plan.folder / UNDER_WAY,
+    )
+
+
+def kept(plan: Plan, path: Path) -> Profile | None:
+    """A cell of an earlier run that need not be measured again."""
     if not path.is_file():
         return None
     try:
-        return Profile.load(path)
+        profile = Profile.load(path)
     except StashError:
-        return None  # damaged: measured again
+        return None  # damaged
+    _check_same(profile, plan, path)
+    return None if _has_time_for_more(profile, plan) else profile
 
 
-def check_same(profile: Profile, plan: Plan, path: Path) -> None:
-    """An earlier run with other data would not be the same study."""
+def _check_same(profile: Profile, plan: Plan, path: Path) -> None:
+    """Refuse a cell that was measured in another way, by what differs."""
+    import torch
+
     assert plan.here is not None
-    asked = "generated" if plan.here.data is None else str(plan.here.data)
-    if profile.workload.data != asked:
-        raise UsageError(
-            f"{path} was measured on data {profile.workload.data!r}, not {asked!r}. "
-            "Name another folder with --out."
+    workload, machine = profile.workload, profile.machine
+    for what, before, now in (
+        ("data", workload.data, str(plan.here.data or "generated")),
+        ("loader workers", workload.loader_workers, _loader_workers(plan)),
+        ("torch", machine.torch, str(torch.__version__)),
+    ):
+        if before != now:
+            raise UnlikeCellError(
+                f"{path} was measured with {what} {before}, and this study has {now}. "
+                "Name another folder with --out."
+            )
+    missing = [step for step in _steps(plan) if step not in profile.steps]
+    if missing:
+        raise UnlikeCellError(
+            f"{path} was measured without {' and '.join(missing)}, which a {plan.kind} study "
+            "compares. Name another folder with --out."
         )
+
+
+def _loader_workers(plan: Plan) -> int:
+    from stash.launch import request
+
+    assert plan.here is not None
+    if plan.here.num_workers is not None:
+        return plan.here.num_workers
+    return request.default_loaders(usable_cores(), _device(plan)[1])
+
+
+def _steps(plan: Plan) -> tuple[str, ...]:
+    device, workers, _ = _device(plan)
+    if plan.kind == "micro":
+        return MICRO_STEPS
+    return usual_steps(workers, has_cuda=device.kind == "cuda")
+
+
+def _has_time_for_more(profile: Profile, plan: Plan) -> bool:
+    """Whether a cell whose time was over before it was sure enough is given more of it now."""
+    assert plan.here is not None
+    run = profile.run
+    if run.stopped_because != "max-minutes":
+        return False
+    needed = run.measuring_seconds * (1 + MORE_ROUNDS / run.rounds)
+    return needed <= 60 * plan.here.max_minutes
 
 
 def _device(plan: Plan) -> tuple[DeviceName, int, Gpu | None]:

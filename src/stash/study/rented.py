@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from stash.errors import check_positive
 from stash.hardware.gpus import Gpu
-from stash.predict import api, facts, memory
+from stash.predict import api, compute, facts, memory
 from stash.results.document import Interval
 from stash.results.profile import Profile, Provenance
 from stash.study.document import CellNumbers, StudiedMachine, StudiedModel, StudyStall
 from stash.study.exchange import bytes_per_second_per_gpu, time_of
 from stash.study.here import DoesNotFitError, family
 from stash.study.plan import Batch, Plan, Rented, sample_bytes
+
+
+def check(plan: Plan) -> None:
+    """Refuse once what would fail in every cell."""
+    compute.check_dtype(plan.dtype)
+    check_positive(
+        {
+            "--samples-per-core": plan.samples_per_core,
+            "--storage-mb-per-second": plan.storage_mb_per_second,
+        }
+    )
 
 
 def machine(rented: Rented) -> StudiedMachine:

@@ -13,8 +13,16 @@ from stash.results import store
 from stash.results.profile import Profile
 from stash.study import fit, here, rented
 from stash.study.cells import numbers_of, with_network
-from stash.study.document import Cell, CellNumbers, Fit, StudiedMachine, StudiedModel, Study
-from stash.study.here import DoesNotFitError
+from stash.study.document import (
+    Cell,
+    CellNumbers,
+    Fit,
+    Kind,
+    StudiedMachine,
+    StudiedModel,
+    Study,
+)
+from stash.study.here import DoesNotFitError, UnlikeCellError
 from stash.study.plan import Batch, Plan, Rented, batches, studied_model
 from stash.study.repeats import averaged
 
@@ -52,6 +60,7 @@ def run(
     plan: Plan, *, tell: Tell = lambda line: None, measure: Measure = here.measure
 ) -> tuple[Study, bool]:
     """Run or go on with a study; the second value says whether it was interrupted."""
+    _check(plan)
     store.ensure_writable(plan.folder)
     models = tuple(studied_model(name, plan.kind) for name in plan.models)
     asked = list(_asked(plan, models))
@@ -66,9 +75,43 @@ def run(
         except KeyboardInterrupt:
             progress.interrupted = True
             break
+        if one.rented is None:  # predictions are made anew in no time
+            _write(_study(plan, models, asked, progress), plan)
     study = _study(plan, models, asked, progress)
-    store.write_whole(study.to_json(), plan.folder / DOCUMENT, force=True)
+    _write(study, plan)
     return study, progress.interrupted
+
+
+def _check(plan: Plan) -> None:
+    """Refuse what no cell could be had with, and a folder whose cells are of another study."""
+    if plan.here is not None:
+        here.check(plan)
+    if plan.rented:
+        rented.check(plan)
+    kind = _kind_in(plan.folder / DOCUMENT)
+    if kind not in (None, plan.kind):
+        raise UsageError(
+            f"{plan.folder} holds a {kind} study, and this is a {plan.kind} one. "
+            "Name another folder with --out."
+        )
+
+
+def _kind_in(path: Path) -> Kind | None:
+    try:
+        return Study.load(path).kind
+    except StashError:
+        return None  # none, or damaged: written anew
+
+
+def _write(study: Study, plan: Plan) -> None:
+    path = plan.folder / DOCUMENT
+    try:
+        store.write_whole(study.to_json(), path, force=True)
+    except OSError as error:
+        raise StashError(
+            f"Cannot write {path}: {error.strerror or error}. Cells that are complete are in "
+            f"{path.parent / CELLS}; make room, then give the same command again."
+        ) from None
 
 
 def cell_file(plan: Plan, one: Asked, batch: int) -> Path:
@@ -104,14 +147,21 @@ def _add(progress: Progress, plan: Plan, one: Asked, measure: Measure, tell: Tel
         if isinstance(one.batch, int):
             progress.cells.append(_without(one, batch, "does not fit", error.message))
         return
-    except StashError as error:
-        if error.exit_code == 3:
+    except UnlikeCellError:
+        raise
+    except Exception as error:  # whatever it is, no other cell is lost by it
+        if isinstance(error, StashError) and error.exit_code == 3:
             raise KeyboardInterrupt from None
-        tell(f"failed: {one}: {error.message.splitlines()[0]}")
-        progress.cells.append(_without(one, batch, "failed", error.message[:4000]))
+        message = _message(error)
+        tell(f"failed: {one}: {message.splitlines()[0]}")
+        progress.cells.append(_without(one, batch, "failed", message[:4000]))
         return
     cell = _without(one, batch, "done", "")
     progress.cells.append(cell.model_copy(update={"numbers": numbers}))
+
+
+def _message(error: Exception) -> str:
+    return error.message if isinstance(error, StashError) else f"{type(error).__name__}: {error}"
 
 
 def _resolved(plan: Plan, one: Asked) -> int:
@@ -135,12 +185,10 @@ def _numbers(
         store.save(profile, path.parent, name=path.name, force=True)
         found = numbers_of(profile, path.name, one.model, one.machine)
         return rented.with_exchange(found, plan, one.model.name, batch, one.rented)
-    kept = here.kept(path)
+    kept = here.kept(plan, path)
     if kept is None:
         kept = measure(plan, one.model.name, batch, one.repeat)
         store.save(kept, path.parent, name=path.name, force=True)
-    else:
-        here.check_same(kept, plan, path)
     if kept.rates.preprocessing is not None:
         progress.rates.setdefault(one.model.name, kept)
     return numbers_of(kept, path.name, one.model, one.machine)

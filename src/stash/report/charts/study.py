@@ -5,6 +5,7 @@ Which figure shows what stands in one table below. Changes when a figure shows s
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -42,6 +43,8 @@ GROUPS = {"small": ("small",), "large": ("large", "language"), "other": ("other"
 IMAGES = {"small": ("small",), "large": ("large",), "other": ("other",)}
 #: The two models of figure 15: the smallest, and one with many layers.
 MEMORY_MODELS = ("shufflenet_v2_x0_5", "resnet18")
+#: In panels of their own: beside batches that fill a GPU, all others look like nothing.
+FITS = "largest batch that fits"
 
 
 def pictures_of_study(study: Study) -> list[Picture]:
@@ -92,8 +95,8 @@ def _interconnect(
             if study.machine(one[0].machine).gpus_per_node > 1
             and study.machine(one[0].machine).nodes == 1
         ]
-        for size, chosen in _two_batches(own):
-            panel = Panel(f"{family}, {size} batch", "I/C stall %")
+        for size, chosen in _sizes(own):
+            panel = Panel(f"{family}, {size}", "I/C stall %")
             added = _bars(study, panel, chosen, _percent("interconnect"))
             bars += added
             panels += [panel] if added else []
@@ -104,8 +107,8 @@ def _interconnect(
 def _data(study: Study, done: Sequence[Done], family: str, group: str) -> Picture | None:
     panels, bars = [], []
     for stall, words in (("prep", "CPU stall %"), ("fetch", "Disk stall %")):
-        for size, chosen in _two_batches(_of(study, done, family, IMAGES[group])):
-            panel = Panel(f"{words[:-2]}, {size} batch", words)
+        for size, chosen in _sizes(_of(study, done, family, IMAGES[group])):
+            panel = Panel(f"{words[:-2]}, {size}", words)
             added = _bars(study, panel, chosen, _percent(stall))
             bars += added
             panels += [panel] if added else []
@@ -142,8 +145,8 @@ def _time_and_cost(
     )
     panels, bars = [], []
     for words, axis, value in quantities:
-        for size, cells in _two_batches(chosen):
-            panel = Panel(f"{words}, {size} batch", axis)
+        for size, cells in _sizes(chosen):
+            panel = Panel(f"{words}, {size}", axis)
             added = _bars(study, panel, cells, value)
             bars += added
             panels += [panel] if added else []
@@ -153,8 +156,8 @@ def _time_and_cost(
 def _network(study: Study, done: Sequence[Done]) -> Picture | None:
     own = [one for one in done if "network" in one[1].stalls]
     panels, bars = [], []
-    for size, chosen in _two_batches(own):
-        panel = Panel(f"{size} batch".capitalize(), "N/W stall %")
+    for size, chosen in _sizes(own):
+        panel = Panel(size.capitalize(), "N/W stall %")
         bars += _bars(study, panel, chosen, _percent("network"), _against)
         panels.append(panel)
     return _picture(_name("network"), "Network stall", bars, panels, "%")
@@ -183,18 +186,19 @@ def _memory(study: Study, done: Sequence[Done]) -> Picture | None:
             if kept is None or machine.gpus_per_node < kept.gpus_per_node:
                 smallest[machine.family] = machine
     machines = {one.name for one in smallest.values()}
-    panels = [Panel(model, "GPU memory %") for model in MEMORY_MODELS]
+    names = [*MEMORY_MODELS, *(f"{model}, {FITS}" for model in MEMORY_MODELS)]
+    panels = [Panel(name, "GPU memory %") for name in names]
     bars = [
         Bar(
-            cell.model,
+            f"{cell.model}, {FITS}" if cell.largest else cell.model,
             str(cell.batch),
             f"{study.machine(cell.machine).family}: {cell.machine}",
             derived(numbers.memory_percent),
             numbers.provenance,
         )
-        for cell, numbers in sorted(done, key=lambda one: one[0].batch)
+        for cell, numbers in _by_batch(done)
         if cell.machine in machines and cell.model in MEMORY_MODELS
-        if numbers.memory_percent is not None and not cell.largest
+        if numbers.memory_percent is not None
     ]
     shown = [panel for panel in panels if any(bar.panel == panel.name for bar in bars)]
     return _picture(_name("memory"), "GPU memory in use", bars, shown, "%", "batch per GPU")
@@ -243,22 +247,36 @@ def _of(study: Study, done: Sequence[Done], family: str, groups: Sequence[str]) 
     ]
 
 
-def _two_batches(done: Sequence[Done]) -> list[tuple[str, list[Done]]]:
-    """The smallest and the largest batch of each model that most machines have, as in the paper."""
-    smallest, largest = [], []
+def _sizes(done: Sequence[Done]) -> list[tuple[str, list[Done]]]:
+    """The smallest and the largest batch of each model that most machines have, as in the paper.
+
+    And what single machines hold beyond that, each its own.
+    """
+    smallest, largest, beyond = [], [], []
     for model in dict.fromkeys(cell.model for cell, _ in done):
         of_model = [one for one in done if one[0].model == model]
-        own = [one for one in of_model if not one[0].largest] or of_model
-        counts: dict[int, int] = {}
-        for cell, _ in own:
-            counts[cell.batch] = counts.get(cell.batch, 0) + 1
+        counts = Counter(cell.batch for cell, _ in of_model if not cell.largest)
         common = [batch for batch, count in counts.items() if count == max(counts.values())]
-        smallest += [one for one in own if one[0].batch == min(common)]
-        largest += [one for one in own if one[0].batch == max(common)]
+        smallest += [one for one in of_model if common and one[0].batch == min(common)]
+        largest += [one for one in of_model if common and one[0].batch == max(common)]
+        beyond += _fullest(of_model, above=max(common, default=0))
     same = [one[0] for one in smallest] == [one[0] for one in largest]
-    if same:
-        return [("smallest", smallest)] if smallest else []
-    return [("smallest", smallest), ("largest", largest)]
+    panels = [
+        ("smallest batch", smallest),
+        ("largest batch", [] if same else largest),
+        (FITS, beyond),
+    ]
+    return [(words, cells) for words, cells in panels if cells]
+
+
+def _fullest(of_model: Sequence[Done], *, above: int) -> list[Done]:
+    """The largest batch of every machine, where it is above this one."""
+    by_machine = {cell.machine: (cell, numbers) for cell, numbers in _by_batch(of_model)}
+    return [one for one in by_machine.values() if one[0].batch > above]
+
+
+def _by_batch(done: Sequence[Done]) -> list[Done]:
+    return sorted(done, key=lambda one: one[0].batch)
 
 
 def _percent(stall: str) -> Value:
@@ -285,14 +303,19 @@ def _bars(
     series: Callable[[Cell, CellNumbers], str] = _machine_name,
 ) -> list[Bar]:
     order = {model.name: number for number, model in enumerate(study.models)}
+    groups = _groups(chosen)
     return [
-        Bar(
-            panel.name,
-            f"{cell.model} ({cell.batch})",
-            series(cell, numbers),
-            found,
-            numbers.provenance,
-        )
+        Bar(panel.name, groups[cell.model], series(cell, numbers), found, numbers.provenance)
         for cell, numbers in sorted(chosen, key=lambda one: order[one[0].model])
         if (found := value(numbers)) is not None
     ]
+
+
+def _groups(chosen: Sequence[Done]) -> dict[str, str]:
+    """A model with its batch; where GPUs hold different ones, from the least to the most."""
+    found: dict[str, str] = {}
+    for cell, _ in chosen:
+        batches = [other.batch for other, _ in chosen if other.model == cell.model]
+        least, most = min(batches), max(batches)
+        found[cell.model] = f"{cell.model} ({least if least == most else f'{least} to {most}'})"
+    return found
