@@ -210,7 +210,7 @@ def fit_communication(cases: Cases, base: Constants) -> Constants:
     GPU is slow count by their time over that of one node."""
     measured = np.log([row.seconds for row in cases.rows])
     place = {row.id: number for number, row in enumerate(cases.rows)}
-    over = np.array([place.get(_node_row(row), -1) for row in cases.rows])
+    over = np.array([place.get(node_row(row), -1) for row in cases.rows])
     slow = np.array([row.has_slow_single for row in cases.rows])
     weight = weights(cases.rows) * ~(slow & (over < 0))
 
@@ -221,7 +221,7 @@ def fit_communication(cases: Cases, base: Constants) -> Constants:
     return _with_communication(base, _fit(residuals, COMMUNICATION_START, COMMUNICATION_BOUNDS))
 
 
-def _node_row(row: Row) -> str:
+def node_row(row: Row) -> str:
     """The row of one node that a row of several may be compared with, if its own is of several."""
     if row.nodes == 1:
         return ""

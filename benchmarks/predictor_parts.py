@@ -93,7 +93,10 @@ def _inside(row: dict[str, str], per_node: float) -> Link | None:
         return Link("pcie", 12e9) if "3.0" in kind else None
     for pattern, key in CARDS:
         if re.search(pattern, row["gpu"].lower()) and "pair" not in kind and "bridge" not in kind:
-            return communication.inside(None, gpus.find(key), int(per_node))
+            card = gpus.find(key)
+            if "nvswitch" in kind:
+                return communication.through_switch(card)
+            return communication.inside(None, card, int(per_node))
     return None
 
 

@@ -1,7 +1,8 @@
 """Other people's measurements, as configurations that the predictor understands.
 
 Rows are chosen by named values of `flag` and `trust`; every row that is left out is counted with
-its reason. Nothing here looks at a measured value to decide.
+its reason. Nothing here looks at a measured value to decide, but one flag does: `very_high` marks
+rows by how large their stall is. Those are no part of any fit, and are scored apart.
 """
 
 from __future__ import annotations
@@ -9,18 +10,26 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from stash.hardware import gpus, topologies
 from stash.hardware.gpus import Gpu
-from stash.predict.communication import CLOUD_FLOW_BYTES_PER_SECOND, Link, has_peer_to_peer, inside
+from stash.predict.communication import (
+    CLOUD_FLOW_BYTES_PER_SECOND,
+    Link,
+    has_peer_to_peer,
+    inside,
+    through_switch,
+)
 
 TRUSTED = ("A", "B")
 #: Its row of one GPU does extra work (data/README.md, trap 4): its network stalls are trusted, its
 #: interconnect stalls are not. So nothing is compared with its rows of one GPU.
 SLOW_SINGLE = "siasosp23/artifacts"
-LEFT_OUT_FLAGS = ("parameter_server", "grad_accumulation", "very_high")
+FLAG_BY_VALUE = "very_high"
+LEFT_OUT_FLAGS = ("parameter_server", "grad_accumulation", FLAG_BY_VALUE)
 GBIT = 1e9 / 8
 
 #: (pattern in the row's model, model of the zoo, sequence length where the source has its own)
@@ -101,14 +110,28 @@ def read(folder: Path) -> tuple[dict[str, Row], Counter[str]]:
     """All rows that can be predicted, by id, and how many were left out for what."""
     kept: dict[str, Row] = {}
     left_out: Counter[str] = Counter()
-    with (folder / "scaling.csv").open(encoding="utf-8", newline="") as file:
-        for record in csv.DictReader(file):
-            made = _row(record)
-            if isinstance(made, str):
-                left_out[made] += 1
-            else:
-                kept[made.id] = made
+    for record in _records(folder):
+        made = _row(record)
+        if isinstance(made, str):
+            left_out[made] += 1
+        else:
+            kept[made.id] = made
     return kept, left_out
+
+
+def flagged(folder: Path, flag: str) -> dict[str, Row]:
+    """Rows that could be predicted, and are left out for this flag alone."""
+    made = [
+        _row({**record, "flag": record["flag"].replace(flag, "")})
+        for record in _records(folder)
+        if flag in record["flag"].split(";")
+    ]
+    return {row.id: row for row in made if isinstance(row, Row)}
+
+
+def _records(folder: Path) -> Iterator[dict[str, str]]:
+    with (folder / "scaling.csv").open(encoding="utf-8", newline="") as file:
+        yield from csv.DictReader(file)
 
 
 def _row(record: dict[str, str]) -> Row | str:
@@ -229,13 +252,11 @@ def _inside(record: dict[str, str], gpu: Gpu, gpus_per_node: int) -> Link | None
 
 
 def _sxm(gpu: Gpu, gpus_per_node: int, text: str) -> Link | None:
-    if gpu.key.startswith("v100") and "nvswitch" not in text and gpus_per_node <= 8:
-        whole = topologies.find("aws-p3.16xlarge")
-        used = whole if gpus_per_node == 8 else whole.slice(range(gpus_per_node))
-        return inside(used, gpu, gpus_per_node)
     if gpu.key.startswith("p100"):
         # DGX-1 with P100: four NVLinks a GPU at 18 GB/s; two rings of eight, one ring of a quad.
         return Link("nvlink", {2: 18e9, 8: 72e9}.get(gpus_per_node, 36e9))
+    if "nvswitch" in text:
+        return through_switch(gpu)
     return inside(None, gpu, gpus_per_node)
 
 

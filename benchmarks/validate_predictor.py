@@ -4,19 +4,23 @@
 
 Every row is predicted by constants that were fitted without its source (and, for unseen models,
 without its model). Two settings: *calibrated*, where the source's row of one GPU is known, and
-*blind*, from specifications alone. Fits are kept in FILE, so that an interrupted run goes on.
+*blind*, from specifications alone. Fits are kept in FILE, so that an interrupted run goes on. With
+`--json` the last lines are one a kind; sources, parts, bands and constants come before.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 from collections import Counter
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import predictor_fit
+import predictor_parts
 import public_rows
 from predictor_fit import Cases
 from public_rows import Row
@@ -30,6 +34,7 @@ KINDS = {
     "same": "several nodes against one with as many GPUs",
     "weak": "several nodes against one of them",
 }
+BLIND_KINDS = {"solo": "one GPU", "one": "one node", "nodes": "several nodes"}
 LARGE_STALL = 10.0  # points
 MIN_PAIR_DIFFERENCE = 0.10
 #: Tails that are tried for the intervals, in this order: the first with which intervals hold on
@@ -89,7 +94,7 @@ def main() -> None:
     result = validate(options.data, options.fits)
     lines = result.pop("lines")
     if not options.json:
-        for line in lines:
+        for line in [*lines, *result["sources"], *result["parts"]]:
             print(line)
         return
     print(json.dumps(result, indent=1, default=str))
@@ -105,34 +110,51 @@ def validate(data: Path, fits_path: Path | None = None) -> dict:
     calibrated = calibrated_scores(rows, fits)
     blind = blind_scores(rows, fits, "source")
     unseen = blind_scores(rows, fits, "model")
+    over_solo = relative_scores(rows, blind)
+    left_out_by_value = public_rows.flagged(data, public_rows.FLAG_BY_VALUE)
+    with_all = calibrated + calibrated_scores(rows, fits, left_out_by_value)
     bands = {
         "calibrated node": [s for s in calibrated if s.kind == "one"],
         "calibrated nodes": [s for s in calibrated if s.kind != "one"],
         "blind solo": [s for s in blind if s.row.workers == 1],
         "blind node": [s for s in blind if s.row.nodes == 1 and s.row.workers > 1],
         "blind nodes": [s for s in blind if s.row.nodes > 1],
+        "blind over solo node": [s for s in over_solo if s.kind == "one"],
+        "blind over solo nodes": [s for s in over_solo if s.kind == "nodes"],
     }
-    lines = [
-        summary(
-            f"calibrated {kind}",
-            [s for s in calibrated if s.kind == kind],
-            bands["calibrated node" if kind == "one" else "calibrated nodes"],
-        )
-        for kind in KINDS
-    ]
+    lines = []
+    for kind in KINDS:
+        known = bands["calibrated node" if kind == "one" else "calibrated nodes"]
+        here = [s for s in calibrated if s.kind == kind]
+        lines.append(summary(f"calibrated {kind}", here, known))
+        here = [s for s in with_all if s.kind == kind]
+        name = f"calibrated {kind}, with flag {public_rows.FLAG_BY_VALUE}"
+        lines.append(summary(name, here, known))
     for kind, name in (("solo", "solo"), ("one", "node"), ("nodes", "nodes")):
         here = bands[f"blind {name}"]
         lines.append(summary(f"blind {kind}", here, here))
         without = [s for s in here if not s.row.has_slow_single]
         lines.append(summary(f"blind {kind}, without {public_rows.SLOW_SINGLE}", without, here))
-    lines += [summary("blind, model unseen", unseen, None), pairs(blind)]
+    for kind, name in (("one", "node"), ("nodes", "nodes")):
+        here = bands[f"blind over solo {name}"]
+        lines.append(summary(f"blind stall {kind}", here, here))
+    lines.append(summary("blind, model unseen", unseen, None))
+    lines.append(stall_seconds(bands["blind over solo node"], bands["blind solo"]))
+    lines.append(pairs(blind))
     return {
         "rows": len(rows),
         "left_out": dict(left_out),
+        "left_out_by_value": len(left_out_by_value),
         "by_source": dict(Counter(r.source for r in rows.values())),
         "flags_left_out": public_rows.LEFT_OUT_FLAGS,
         "trust": public_rows.TRUSTED,
+        "sources": [
+            *by_source("calibrated", calibrated, KINDS),
+            *by_source("blind", blind, BLIND_KINDS),
+        ],
+        "parts": [*predictor_parts.all_reduce(data), *predictor_parts.layers(data)],
         "constants": asdict(fits.without("source", "none")),
+        "constants_without_slow_single": asdict(fits.without("source", public_rows.SLOW_SINGLE)),
         "bands": {
             name: [asdict(b) for b in make_bands(scores, tail(scores))]
             for name, scores in bands.items()
@@ -145,9 +167,12 @@ def validate(data: Path, fits_path: Path | None = None) -> dict:
     }
 
 
-def calibrated_scores(rows: dict[str, Row], fits: Fits) -> list[Score]:
-    """Every row of several GPUs, by constants that do not know its source."""
-    chosen = [r for r in rows.values() if r.workers > 1 and r.single in rows]
+def calibrated_scores(
+    rows: dict[str, Row], fits: Fits, others: dict[str, Row] | None = None
+) -> list[Score]:
+    """Every row of several GPUs (or others beside them), by constants without its source."""
+    asked = rows if others is None else others
+    chosen = [r for r in {**rows, **asked}.values() if r.workers > 1 and r.single in rows]
     predicted: dict[str, float] = {}
     plain: dict[str, float] = {}
     for source in sorted({row.source for row in chosen}):
@@ -158,25 +183,50 @@ def calibrated_scores(rows: dict[str, Row], fits: Fits) -> list[Score]:
         predicted |= {r.id: float(s) for r, s in zip(here, seconds, strict=True)}
         simple = alone + _plain(here, constants)
         plain |= {r.id: float(s) for r, s in zip(here, simple, strict=True)}
+    return [
+        _score(row, kind, base, predicted, plain, on_base=row.has_slow_single)
+        for row, kind, base in _compared(asked, rows)
+    ]
+
+
+def relative_scores(rows: dict[str, Row], blind: list[Score]) -> list[Score]:
+    """Rows of several GPUs over their row of one, both from specifications.
+
+    Where that row is slow they are taken over their row of one node.
+    """
+    predicted = {s.row.id: s.predicted for s in blind}
+    plain = {s.row.id: s.plain for s in blind}
+    share = {s.row.id: s.share for s in blind}
     scores = []
-    for row in chosen:
+    for row in rows.values():
+        base = rows.get((predictor_fit.node_row(row) if row.has_slow_single else row.single) or "")
+        if row.workers > 1 and base is not None:
+            kind = "one" if row.nodes == 1 else "nodes"
+            score = _score(row, kind, base, predicted, plain, on_base=True)
+            scores.append(replace(score, share=share[row.id]))
+    return scores
+
+
+def _compared(chosen: dict[str, Row], rows: dict[str, Row]) -> Iterator[tuple[Row, str, Row]]:
+    """Rows of several GPUs with the kind of comparison and the row that they are compared with."""
+    for row in chosen.values():
+        if row.workers == 1 or row.single not in rows:
+            continue
         if row.nodes == 1 and not row.has_slow_single:
-            scores.append(_score(row, "one", rows[row.single], predicted, plain))
+            yield row, "one", rows[row.single]
         for kind in ("same", "weak"):
             reference = rows.get(getattr(row, kind) or "")
             slow = row.has_slow_single and reference is not None and reference.workers == 1
             if row.nodes > 1 and reference is not None and not slow:
-                scores.append(_score(row, kind, reference, predicted, plain))
-    return scores
+                yield row, kind, reference
 
 
-def _score(row: Row, kind: str, base: Row, predicted: dict, plain: dict) -> Score:
+def _score(row: Row, kind: str, base: Row, predicted: dict, plain: dict, *, on_base: bool) -> Score:
     def of(seconds: dict[str, float], one: Row) -> float:
         return seconds.get(one.id, one.seconds)  # a row of one GPU is known
 
     ratio = of(predicted, row) / of(predicted, base)
     plain_ratio = of(plain, row) / of(plain, base)
-    on_base = row.has_slow_single
     return Score(
         row=row,
         kind=kind,
@@ -235,7 +285,7 @@ def _plain(rows: list[Row], constants: Constants) -> np.ndarray:
 
 def tail(scores: list[Score]) -> float:
     """The tail that makes intervals hold as often as they say, on sources left out."""
-    found = (one for one in TAILS if coverage(scores, scores, one) >= ASKED_COVERAGE)
+    found = (one for one in TAILS if (coverage(scores, scores, one) or 0.0) >= ASKED_COVERAGE)
     return next(found, TAILS[-1])
 
 
@@ -264,21 +314,73 @@ def _bounds(scores: list[Score], tail: float) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def coverage(scores: list[Score], known: list[Score], tail: float) -> float:
-    """How often intervals made from the other sources' errors hold, in percent."""
-    inside = 0
-    for source in {s.row.source for s in scores}:
+def coverage(scores: list[Score], known: list[Score], tail: float) -> float | None:
+    """How often intervals made from the other sources' errors hold, in percent.
+
+    None where there is no row, or no other source to make intervals from.
+    """
+    held = [
+        band.low <= score.measured / score.predicted <= band.high
+        for score, band in _bands_of(scores, known, tail)
+    ]
+    return 100 * sum(held) / len(held) if held else None
+
+
+def _bands_of(scores: list[Score], known: list[Score], tail: float) -> Iterator[tuple[Score, Band]]:
+    """Rows with the bounds that other sources' errors give them."""
+    for source in sorted({s.row.source for s in scores}):
         bands = make_bands([s for s in known if s.row.source != source], tail)
-        for s in scores:
-            if s.row.source == source:
-                band = next((b for b in bands if s.share <= b.up_to_share), bands[-1])
-                inside += band.low <= s.measured / s.predicted <= band.high
-    return 100 * inside / len(scores)
+        for score in scores:
+            if score.row.source == source and bands:
+                chosen = (b for b in bands if score.share <= b.up_to_share)
+                yield score, next(chosen, bands[-1])
+
+
+def stall_seconds(scores: list[Score], solo: list[Score], known: list[Score] | None = None) -> dict:
+    """How often a stall in seconds lies in its interval, blind: both its bounds and one GPU's."""
+    known = scores if known is None else known
+    alone = {s.row.id: (s, b) for s, b in _bands_of(solo, solo, tail(solo))}
+    held = []
+    for score, band in _bands_of(scores, known, tail(known)):
+        if score.row.single not in alone:
+            continue
+        one, bounds = alone[score.row.single]
+        ratio = score.predicted / score.perfect
+        low, high = (
+            (ratio * side - 1) * one.predicted * (small if ratio * side < 1 else large)
+            for side, small, large in (
+                (band.low, bounds.high, bounds.low),
+                (band.high, bounds.low, bounds.high),
+            )
+        )
+        held.append(low <= score.measured - score.perfect <= high)
+    return {
+        "kind": "blind stall one, in seconds",
+        "rows": len(held),
+        "interval_coverage_percent": round(100 * sum(held) / len(held), 1) if held else None,
+    }
+
+
+def by_source(setting: str, scores: list[Score], kinds: dict[str, str]) -> list[dict]:
+    """A line of figures for every source of every kind."""
+    return [
+        {
+            "source": source,
+            **summary(
+                f"{setting} {kind}",
+                [s for s in scores if (s.kind, s.row.source) == (kind, source)],
+                None,
+            ),
+        }
+        for kind in kinds
+        for source in sorted({s.row.source for s in scores if s.kind == kind})
+    ]
 
 
 def summary(name: str, scores: list[Score], known: list[Score] | None) -> dict:
     """One line of figures."""
     large = [s for s in scores if s.stall > LARGE_STALL]
+    held = None if known is None else coverage(scores, known, tail(known))
 
     def median(values) -> float | None:
         found = list(values)
@@ -291,45 +393,61 @@ def summary(name: str, scores: list[Score], known: list[Score] | None) -> dict:
         "perfect_scaling_error_percent": median(100 * (s.measured / s.perfect - 1) for s in scores),
         "plain_formula_error_percent": median(100 * (s.measured / s.plain - 1) for s in scores),
         "bias_percent": round(float(np.median([s.error for s in scores])), 1) if scores else None,
-        "p90_error_percent": round(float(np.quantile([abs(s.error) for s in scores], 0.9)), 1),
+        "p90_error_percent": round(float(np.quantile([abs(s.error) for s in scores], 0.9)), 1)
+        if scores
+        else None,
         "stall_error_points": median(s.predicted_stall - s.stall for s in scores),
         "large_stalls": len(large),
         "large_stall_error_points": median(s.predicted_stall - s.stall for s in large),
         "large_stall_perfect_points": median(s.stall for s in large),
         "large_stall_plain_points": median(s.plain_stall - s.stall for s in large),
-        "interval_coverage_percent": round(coverage(scores, known, tail(known)), 1)
-        if known is not None
-        else None,
+        "interval_coverage_percent": None if held is None else round(held, 1),
     }
 
 
 def pairs(scores: list[Score]) -> dict:
-    """Machines in the right order: by us, and by peak arithmetic."""
+    """Machines in the right order: by us, and by peak arithmetic where that differs."""
     places: dict[tuple, list[Score]] = {}
     for score in scores:
         row = score.row
         key = (row.source, row.model, row.length, row.dtype, row.batch, row.workers, row.messages)
         places.setdefault(key, []).append(score)
-    ours = peak = total = 0
-    for same in places.values():
-        for i, a in enumerate(same):
-            for b in same[i + 1 :]:
-                if _machine(a.row) == _machine(b.row):
-                    continue
-                if max(a.measured, b.measured) < (1 + MIN_PAIR_DIFFERENCE) * min(
-                    a.measured, b.measured
-                ):
-                    continue
-                total += 1
-                ours += (a.predicted < b.predicted) == (a.measured < b.measured)
-                flops = [s.row.gpu.flops["amp" if s.row.dtype == "amp" else "fp32"] for s in (a, b)]
-                peak += flops[0] != flops[1] and (flops[0] > flops[1]) == (a.measured < b.measured)
+    told = [
+        (_in_order(a.predicted, b.predicted, a, b), _in_order(1 / _peak(a), 1 / _peak(b), a, b))
+        for same in places.values()
+        for a, b in itertools.combinations(same, 2)
+        if _machine(a.row) != _machine(b.row) and _differ(a.measured, b.measured)
+    ]
+    unequal = [(ours, peak) for ours, peak in told if peak is not None]
     return {
         "kind": "pairs of machines",
-        "rows": total,
-        "faster_named_percent": round(100 * ours / max(total, 1), 1),
-        "by_peak_flops_percent": round(100 * peak / max(total, 1), 1),
+        "rows": len(told),
+        "faster_named_percent": _percent(ours for ours, _ in told),
+        "pairs_of_unequal_peak": len(unequal),
+        "faster_named_of_unequal_peak_percent": _percent(ours for ours, _ in unequal),
+        "by_peak_flops_percent": _percent(peak for _, peak in unequal),
+        "pairs_of_equal_peak": len(told) - len(unequal),
+        "faster_named_of_equal_peak_percent": _percent(ours for ours, peak in told if peak is None),
     }
+
+
+def _in_order(of_a: float, of_b: float, a: Score, b: Score) -> bool | None:
+    """Whether two times are in the measured order; none where they are equal."""
+    return None if of_a == of_b else (of_a < of_b) == (a.measured < b.measured)
+
+
+def _peak(score: Score) -> float:
+    return score.row.gpu.flops["amp" if score.row.dtype == "amp" else "fp32"]
+
+
+def _differ(one: float, other: float) -> bool:
+    return max(one, other) >= (1 + MIN_PAIR_DIFFERENCE) * min(one, other)
+
+
+def _percent(answers: Iterable[bool | None]) -> float | None:
+    """Of all answers, those that are right; an equal time names nobody."""
+    given = list(answers)
+    return round(100 * sum(map(bool, given)) / len(given), 1) if given else None
 
 
 def _machine(row: Row) -> tuple:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,8 @@ import public_rows
 import pytest
 import validate_predictor
 
+from stash.hardware import gpus
+from stash.predict.communication import Link
 from stash.predict.constants import FITTED
 
 COLUMNS = [
@@ -154,3 +157,96 @@ def test_intervals_hold_on_the_rows_that_made_them() -> None:
     ]
     (band,) = {(b.low, b.high) for b in validate_predictor.make_bands(scores, 0.05)}
     assert np.mean((spread >= band[0]) & (spread <= band[1])) == pytest.approx(0.9, abs=0.02)
+
+
+def test_rows_left_out_by_their_value_can_be_scored_apart(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {"row_id": "kept"},
+        {"row_id": "high", "flag": "very_high;real_data;"},
+        {"row_id": "two", "flag": "parameter_server;very_high;"},
+        {"row_id": "unknown", "flag": "very_high", "model": "nobody's net"},
+    )
+    kept, left_out = public_rows.read(tmp_path)
+    assert (list(kept), left_out["flag very_high"]) == (["kept"], 2)
+    assert list(public_rows.flagged(tmp_path, "very_high")) == ["high"]
+
+
+def score(
+    row: public_rows.Row, measured: float, predicted: float, kind: str = "one"
+) -> validate_predictor.Score:
+    return validate_predictor.Score(
+        row, kind, measured, predicted, predicted, 1.0, 0.0, 0.0, 0.0, 0.05
+    )
+
+
+def test_a_kind_without_rows_has_no_figures() -> None:
+    empty = validate_predictor.summary("calibrated same", [], [])
+    assert empty["rows"] == 0
+    assert {value for key, value in empty.items() if key.endswith("percent")} == {None}
+    (row, *_) = made_up_rows().values()
+    # One source alone has no other to make its intervals from.
+    alone = validate_predictor.summary("calibrated one", [score(row, 1.1, 1.0)] * 2, [])
+    assert (alone["rows"], alone["interval_coverage_percent"]) == (2, None)
+    nothing = validate_predictor.stall_seconds([], [])
+    assert (nothing["rows"], nothing["interval_coverage_percent"]) == (0, None)
+
+
+def test_pairs_that_peak_flops_cannot_order_are_counted_apart() -> None:
+    (row, *_) = made_up_rows().values()
+    layout = replace(row, nodes=2)
+    slower = replace(row, gpu=gpus.find("t4"))
+    found = validate_predictor.pairs(
+        [score(row, 1.0, 1.0), score(layout, 2.0, 3.0), score(slower, 4.0, 2.0)]
+    )
+    assert found["rows"] == 1  # another number of workers is another case
+    layout = replace(layout, gpus_per_node=1, nodes=1, inside=Link("pcie", 1e9))
+    found = validate_predictor.pairs(
+        [score(row, 1.0, 1.0), score(layout, 2.0, 3.0), score(slower, 4.0, 2.0)]
+    )
+    assert (found["rows"], found["pairs_of_equal_peak"]) == (3, 1)
+    assert found["faster_named_of_equal_peak_percent"] == 100.0
+    assert found["by_peak_flops_percent"] == 100.0
+    assert found["faster_named_of_unequal_peak_percent"] == 50.0
+
+
+def test_a_stall_in_seconds_is_as_uncertain_as_the_stall_and_one_gpus_time() -> None:
+    rows = list(made_up_rows().values())
+    single = next(row for row in rows if row.workers == 1)
+    several = next(row for row in rows if row.single == single.id and row.nodes == 1)
+
+    def of(source: str, alone: float, node: float) -> tuple[validate_predictor.Score, ...]:
+        one = replace(single, id=f"{source} 1", source=source)
+        more = replace(several, id=f"{source} 4", source=source, single=one.id)
+        ratio = validate_predictor.Score(
+            more, "one", node, 2.0 * alone, 2.0 * alone, alone, 0.0, 0.0, 0.0, 0.05
+        )
+        return score(one, alone, 1.0, "solo"), ratio
+
+    # Others: one GPU takes 0.5 to 2 times as long as predicted, the ratio is exact.
+    others = [of("a", 0.5, 1.0), of("b", 2.0, 4.0)]
+    for seconds, held in ((0.6, 100.0), (5.0, 0.0)):
+        mine = of("mine", seconds, 2 * seconds)
+        known = [one for pair in [*others, mine] for one in pair]
+        ratios = [one for one in known if one.kind == "one"]
+        solos = [one for one in known if one.kind == "solo"]
+        found = validate_predictor.stall_seconds(
+            [one for one in ratios if one.row.source == "mine"], solos, ratios
+        )
+        assert found["interval_coverage_percent"] == held
+
+
+def test_the_command_prints_what_the_page_has(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = {"lines": [{"kind": "a kind"}], "sources": [{"source": "somebody"}], "parts": ["part"]}
+    monkeypatch.setattr(validate_predictor, "validate", lambda *_: dict(result))
+    monkeypatch.setattr("sys.argv", ["validate_predictor.py", "--data", "nowhere"])
+    validate_predictor.main()
+    printed = capsys.readouterr().out
+    assert "a kind" in printed and "somebody" in printed and "part" in printed
+    monkeypatch.setattr("sys.argv", ["validate_predictor.py", "--data", "nowhere", "--json"])
+    validate_predictor.main()
+    document, last = capsys.readouterr().out.rsplit("\n", 2)[:2]
+    assert json.loads(document) == {"sources": [{"source": "somebody"}], "parts": ["part"]}
+    assert json.loads(last) == {"kind": "a kind"}

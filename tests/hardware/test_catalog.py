@@ -135,7 +135,12 @@ def test_a_second_import_adds_to_a_machine_of_ones_own(own_folder: Path) -> None
         ("name,gpus\nx,many\n", "line 2: gpus is 'many'"),
         ("name,gpus\nx,4\n", "no `gpu`"),
         ("name,price_usd_per_hour\nx,4\n", "without its date"),
-        ("name,vcpus\np4d.24xlarge,-1\n", "not a positive number"),
+        ("name,price_usd_per_hour\np4d.24xlarge,4\n", "add price_date, price_region"),
+        ("name,price_usd_per_hour,price_date\np4d.24xlarge,4,2026\n", r"add price_region\)"),
+        ("name,spot_usd_per_hour\np4d.24xlarge,4\n", "spot price .* .add spot_date, spot_region"),
+        ("name,vcpus\np4d.24xlarge,-1\n", "vcpus is -1, expected 1 to"),
+        ("name,memory_gib\np4d.24xlarge,0\n", "memory_gib is 0, expected 1 to"),
+        ("name,memory_gib\np4d.24xlarge,1.2e12\n", "memory_gib is 1.2e"),
         ("name,price_usd_per_hour\np4d.24xlarge,0\n", "leave the price empty: it is then counted"),
         ("name,spot_usd_per_hour\np4d.24xlarge,0\n", "leave the price empty: it is then counted"),
     ],
@@ -148,6 +153,38 @@ def test_a_file_with_a_mistake_changes_nothing(own_folder: Path, text: str, says
         catalog.import_rows(file)
     assert catalog.instances() == before
     assert not catalog.user_folder().exists()
+
+
+def test_a_new_price_does_not_take_the_date_of_an_earlier_one(own_folder: Path) -> None:
+    dated = "name,price_usd_per_hour,price_date,price_region\np4d.24xlarge,9,2026-11-01,here\n"
+    imported(own_folder, dated)
+    with pytest.raises(UsageError, match="add price_date, price_region"):
+        imported(own_folder, "name,price_usd_per_hour\np4d.24xlarge,8\n", "later.csv")
+    assert catalog.find("p4d.24xlarge").price_usd_per_hour == 9
+
+
+def test_a_spot_price_of_ones_own_has_a_source_of_its_own(own_folder: Path) -> None:
+    before = catalog.find("p4d.24xlarge")
+    spot = "name,spot_usd_per_hour,spot_date,spot_region\np4d.24xlarge,5,2026-11-01,here\n"
+    imported(own_folder, spot)
+    one = catalog.find("p4d.24xlarge")
+    assert (one.source_spot, one.source_price) == ("own file mine.csv", before.source_price)
+
+
+def test_every_number_has_a_range_of_its_own() -> None:
+    assert set(catalog.RANGES) == catalog.NUMBERS
+
+
+def test_a_price_without_a_source_is_a_problem() -> None:
+    one = replace(catalog.find("p4d.24xlarge"), source_price="")
+    assert [words for words in catalog.problems(one) if "source_price" in words]
+
+
+def test_a_machine_of_the_paper_has_the_network_that_it_has_today() -> None:
+    for name in ("p4d.24xlarge", "p3dn.24xlarge"):
+        paper, today = catalog.find(name, catalog.PAPER), catalog.find(name)
+        assert paper.network_bytes_per_second == today.network_bytes_per_second
+        assert paper.has_rdma and today.has_rdma
 
 
 def test_a_row_without_a_source_is_a_problem() -> None:

@@ -28,7 +28,7 @@ def test_a_price_is_taken_in_the_region_of_the_row(tmp_path: Path) -> None:
         "p4d.24xlarge,us-east-1,7.5,96,1152,8,A100,40,True,\n"
     )
     offers = prices.offers_from_folder(folder_of(tmp_path, rows), ["aws"])
-    fresh = prices.refresh(known("p4d.24xlarge"), offers, TODAY)
+    fresh = prices.refresh(known("p4d.24xlarge"), offers, ["aws"], TODAY)
     (one,) = fresh.rows
     assert (one.price_usd_per_hour, one.spot_usd_per_hour) == (20.5, 7.5)
     assert (one.price_region, one.price_date) == ("us-east-1", "2026-11-16")
@@ -39,9 +39,17 @@ def test_machines_that_would_be_lost_are_named_and_retired_ones_are_not(tmp_path
     offers = prices.offers_from_folder(
         folder_of(tmp_path, "p4d.24xlarge,us-east-1,20.5,96,1152,8,A100,40,False,\n"), ["aws"]
     )
-    fresh = prices.refresh(known("p4d.24xlarge", "p5.48xlarge", "p3.16xlarge"), offers, TODAY)
+    rows = known("p4d.24xlarge", "p5.48xlarge", "p3.16xlarge")
+    fresh = prices.refresh(rows, offers, ["aws"], TODAY)
     assert fresh.lost == ("p5.48xlarge",)
     assert "p5.48xlarge" in prices.explain_lost(fresh.lost)
+
+
+def test_a_cloud_that_offers_nothing_has_lost_all_its_machines(tmp_path: Path) -> None:
+    offers = prices.offers_from_folder(folder_of(tmp_path, ""), ["aws"])
+    fresh = prices.refresh(known("p4d.24xlarge", "p5.48xlarge", "p3.16xlarge"), [], ["aws"], TODAY)
+    assert offers == []
+    assert fresh.lost == ("p4d.24xlarge", "p5.48xlarge")
 
 
 def test_an_offer_for_nothing_is_no_price(tmp_path: Path) -> None:
@@ -50,7 +58,7 @@ def test_an_offer_for_nothing_is_no_price(tmp_path: Path) -> None:
         "p4d.24xlarge,us-east-1,20.5,96,1152,8,A100,40,False,\n"
     )
     offers = prices.offers_from_folder(folder_of(tmp_path, rows), ["aws"])
-    (one,) = prices.refresh(known("p4d.24xlarge"), offers, TODAY).rows
+    (one,) = prices.refresh(known("p4d.24xlarge"), offers, ["aws"], TODAY).rows
     assert one.price_usd_per_hour == 20.5
 
 
@@ -58,7 +66,7 @@ def test_other_clouds_are_left_alone(tmp_path: Path) -> None:
     offers = prices.offers_from_folder(
         folder_of(tmp_path, "p4d.24xlarge,us-east-1,20.5,96,1152,8,A100,40,False,\n"), ["aws"]
     )
-    fresh = prices.refresh(known("p4d.24xlarge", "a2-highgpu-8g"), offers, TODAY)
+    fresh = prices.refresh(known("p4d.24xlarge", "a2-highgpu-8g"), offers, ["aws"], TODAY)
     assert [one.name for one in fresh.rows] == ["p4d.24xlarge"]
     assert fresh.lost == ()
 

@@ -93,6 +93,32 @@ def test_links_come_from_the_machine() -> None:
     assert communication.between(catalog.find("p4d.24xlarge")) == Link("rdma", 400e9 / 8)
 
 
+def link_of(name: str) -> Link | None:
+    one = catalog.find(name)
+    assert one.accelerator is not None
+    assert not one.topology
+    return communication.inside(None, one.accelerator, one.gpus)
+
+
+def test_gpus_of_a_mesh_are_a_slice_of_it_where_no_topology_is_published() -> None:
+    quad = topologies.find("aws-p3.8xlarge").nvlink_ring_bytes_per_second
+    assert quad is not None
+    assert link_of("n1-standard-32+4xV100") == Link("nvlink", quad)
+    assert link_of("gpu_8x_v100") == Link("nvlink", 120e9)
+    for name in ("p3.8xlarge", "n1-standard-32+4xV100"):
+        kinds = communication.slices(catalog.find(name), 4)
+        assert [round(70 * chance) for _, chance in kinds] == [62, 6, 2]
+    pairs = communication.slices(catalog.find("n1-standard-16+2xV100"), 2)
+    assert [round(28 * chance) for _, chance in pairs] == [12, 8, 8]  # by 0, 1 and 2 NVLinks
+
+
+def test_cards_with_a_switch_or_without_a_mesh_are_no_slices() -> None:
+    assert link_of("2x_A100-80GB-SXM_SECURE") == Link("nvswitch", 240e9)
+    for name in ("2x_A100-80GB-SXM_SECURE", "Standard_NC48ads_A100_v4", "n1-standard-8+1xV100"):
+        one = catalog.find(name)
+        assert communication.slices(one, one.gpus) == []
+
+
 def test_slices_add_up_to_certainty() -> None:
     kinds = communication.slices(catalog.find("p3.8xlarge"), 4)
     assert sum(chance for _, chance in kinds) == pytest.approx(1)

@@ -1,5 +1,6 @@
 """Facts that come with the package are those of the models themselves; memory grows by samples."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -47,6 +48,35 @@ def test_facts_of_a_users_model_are_found_once_and_kept(
     kept.write_text("{")  # a damaged cache is no cache
     with pytest.raises(pytest.fail.Exception, match="traced again"):
         facts.find(spec)
+
+
+@pytest.mark.parametrize("what", ["data", "stash", "torch"])
+def test_layers_are_found_anew_with_other_data_and_other_versions(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    traced: list[Path | None] = []
+
+    def trace(spec: str, data: Path | None) -> facts.ModelFacts:
+        traced.append(data)
+        return facts.find("tinycnn")
+
+    monkeypatch.setattr(facts, "_trace_factory", trace)
+    spec, data = f"{OWN}:signals", tmp_path / "data"
+    data.mkdir()
+    for _ in range(2):
+        facts.find(spec, data)
+    assert traced == [data]
+    if what == "data":
+        os.utime(data, ns=(1, 1))
+    elif what == "stash":
+        monkeypatch.setattr("stash.__version__", "0.0.1")
+    else:
+        monkeypatch.setattr(facts.metadata, "version", lambda name: "0.0.1")
+    facts.find(spec, data)
+    assert len(traced) == 2
+    facts.find(spec)
+    assert traced[2:] == [None]
 
 
 def test_short_names_work_and_unknown_ones_are_answered() -> None:

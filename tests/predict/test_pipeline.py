@@ -11,7 +11,14 @@ from stash.predict.pipeline import Host, Loaders, Source
 
 def test_without_storage_the_cores_decide() -> None:
     found = pipeline.feed(Source(preprocessing_per_core=100.0), Host(cores=8))
-    assert found.cold == found.later_high == 800.0
+    assert found.warm == 800.0
+    assert found.storage is None  # what nobody knows is not taken for nothing
+
+
+def test_memory_that_is_slower_than_the_cores_decides() -> None:
+    source = Source(preprocessing_per_core=100.0, bytes_per_sample=1e6)
+    found = pipeline.feed(source, Host(cores=8, memory_bytes_per_second=5e8))
+    assert (found.prepared, found.warm) == (800.0, 500.0)
 
 
 def test_reading_is_slower_the_less_is_cached() -> None:
@@ -20,9 +27,11 @@ def test_reading_is_slower_the_less_is_cached() -> None:
         cores=8, cache_bytes=0.35e8, storage_bytes_per_second=5e7, memory_bytes_per_second=1e10
     )
     found = pipeline.feed(source, host)
-    assert found.cold == pytest.approx(500.0)
-    assert found.later_high == pytest.approx(1 / (1e5 * (0.35 / 1e10 + 0.65 / 5e7)))
-    assert found.cold < found.later_low < found.later_high
+    assert found.storage is not None
+    assert found.storage.cold == pytest.approx(500.0)
+    assert found.storage.later_high == pytest.approx(1 / (1e5 * (0.35 / 1e10 + 0.65 / 5e7)))
+    assert found.storage.cold < found.storage.later_low < found.storage.later_high < found.warm
+    assert found.overflows
 
 
 def test_strict_lru_keeps_less_than_fits() -> None:

@@ -3,6 +3,7 @@
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -12,8 +13,11 @@ from profiles import noisy, profile_of
 from stash.cli.main import main
 from stash.errors import UsageError
 from stash.predict.api import data_rates
+from stash.predict.uncertainty import BANDS, band
 from stash.report.terminal import print_profile
 from stash.results.profile import Profile, Provenance
+
+(BLIND_SOLO,) = BANDS["blind", "solo"]
 
 
 def text_of(profile: Profile) -> str:
@@ -70,6 +74,30 @@ def test_slices_of_a_machine_are_all_there_with_their_chances() -> None:
     assert [round(70 * one.chance) for one in slices] == [62, 6, 2]
     times = [one.seconds_per_iteration for one in slices]
     assert times == sorted(times, reverse=True)
+    solo = found.steps["solo"].seconds_per_iteration.estimate
+    assert [one.interconnect_percent for one in slices] == pytest.approx(
+        [100 * (seconds / solo - 1) for seconds in times]
+    )
+    assert "interconnect stall" in text_of(found)
+
+
+def test_the_stall_of_a_slice_is_that_inside_a_node_however_many_there_are() -> None:
+    one = stash.predict("resnet50", instance="p3.8xlarge").prediction
+    two = stash.predict("resnet50", instance="p3.8xlarge", nnodes=2)
+    assert one is not None and two.prediction is not None
+    pairs = list(zip(one.slices, two.prediction.slices, strict=True))
+    assert all(a.interconnect_percent == b.interconnect_percent for a, b in pairs)
+    assert all(a.seconds_per_iteration < b.seconds_per_iteration for a, b in pairs)
+    assert " ms on all nodes, interconnect stall " in " ".join(text_of(two).split())
+
+
+def test_workers_that_cannot_be_spread_evenly_are_spread_as_evenly_as_can_be() -> None:
+    found = {n: stash.predict("vgg16", instance="p3.8xlarge", nnodes=n) for n in (2, 3, 4, 8)}
+    cluster = {nodes: seconds(one, "cluster") for nodes, one in found.items()}
+    # The network decides, whether two nodes or three share four workers.
+    assert cluster[3] == pytest.approx(cluster[2], rel=0.01)
+    assert cluster[3] > seconds(found[3], "node")
+    assert cluster[8] == cluster[4]  # four workers are on four nodes at most
 
 
 def test_data_rates_bring_prep_and_fetch() -> None:
@@ -99,8 +127,22 @@ def test_data_that_do_not_fit_into_memory_have_bounds() -> None:
     (check,) = [one for one in found.checks if one.name == "page cache"]
     assert check.status == "warn"
     assert "evicts" in check.message
-    warm, cold = (found.steps[step].seconds_per_iteration.estimate for step in ("warm", "cold"))
-    assert warm < cold
+    assert seconds(found, "warm") < seconds(found, "cold")
+
+
+def test_storage_is_no_part_of_prep_where_the_data_do_not_fit_into_memory() -> None:
+    data = {"samples_per_core": 1000.0, "sample_bytes": 110_000.0}
+    place = {"instance": "p3.2xlarge", "dtype": "amp", "batch_size": 256}
+    small = stash.predict("alexnet", **place, **data, samples=100_000)
+    large = stash.predict("alexnet", **place, **data, samples=1_281_167)
+    assert large.stalls["prep"] == small.stalls["prep"]
+    assert large.stalls["fetch"] == small.stalls["fetch"]
+    assert small.iteration is None
+    assert large.iteration is not None and large.iteration.later is not None
+    later = large.iteration.later.estimate
+    assert seconds(large, "warm") < later < seconds(large, "cold")
+    assert large.epoch.later is not None
+    assert large.epoch.later.seconds.estimate == pytest.approx(later * large.epoch.later.iterations)
 
 
 def test_what_cannot_be_predicted_says_why() -> None:
@@ -161,6 +203,54 @@ def test_a_profile_on_the_same_gpu_sets_the_time_of_one_worker() -> None:
 
 def seconds(found: Profile, step: str) -> float:
     return found.steps[step].seconds_per_iteration.estimate
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"batch_size": 64}, "another batch size"),
+        ({"dtype": "amp"}, "another precision"),
+        ({"instance": "p4d.24xlarge"}, "another GPU"),
+    ],
+)
+def test_a_profile_of_another_batch_precision_or_gpu_leaves_the_bounds_of_specifications(
+    changes: dict[str, Any], named: str
+) -> None:
+    measured = on_a_gpu(sample(), "Tesla V100-SXM2-16GB", 0.0123)
+    same = stash.predict("tinycnn", instance="p3.16xlarge", from_profile=measured)
+    assert same.steps["solo"].seconds_per_iteration.low is None
+    assert [one.name for one in same.checks if one.name == "calibration"] == []
+    other = stash.predict(
+        "tinycnn", **{"instance": "p3.16xlarge", "from_profile": measured, **changes}
+    )
+    solo = other.steps["solo"].seconds_per_iteration
+    assert solo.low is not None and solo.high is not None
+    assert solo.high / solo.low == pytest.approx(BLIND_SOLO.high / BLIND_SOLO.low)
+    (check,) = [one for one in other.checks if one.name == "calibration"]
+    assert named in check.message
+
+
+def test_stalls_from_specifications_have_the_bounds_of_such_stalls() -> None:
+    found = stash.predict("resnet50", instance="p3.16xlarge")
+    solo, node = seconds(found, "solo"), seconds(found, "node")
+    bounds = band("blind over solo", "node", 1 - solo / node)
+    stall = found.stalls["interconnect"]
+    assert stall.percent is not None and stall.percent.high is not None
+    assert stall.percent.high == pytest.approx(100 * (node / solo * bounds.high - 1))
+    assert found.waiting.later is not None and found.waiting.later.high is not None
+    assert found.waiting.later.high == pytest.approx(1 - solo / node / bounds.high)
+    # In seconds, one worker's own time is as uncertain as it is.
+    most = (node / solo * bounds.high - 1) * solo * BLIND_SOLO.high
+    assert stall.seconds_per_iteration.high == pytest.approx(most)
+
+
+def test_stalls_over_a_measured_worker_have_the_bounds_of_the_step() -> None:
+    measured = on_a_gpu(sample(), "Tesla V100-SXM2-16GB", 0.0123)
+    found = stash.predict("tinycnn", instance="p3.16xlarge", from_profile=measured)
+    node = found.steps["node"].seconds_per_iteration
+    stall = found.stalls["interconnect"].seconds_per_iteration
+    assert node.low is not None and node.high is not None
+    assert (stall.low, stall.high) == pytest.approx((node.low - 0.0123, node.high - 0.0123))
 
 
 def of_one_worker() -> Profile:
@@ -224,8 +314,28 @@ def test_nodes_of_one_gpu_have_a_scale_out_stall_and_no_other() -> None:
     assert "not told apart" not in text_of(found)
 
 
+@pytest.mark.parametrize(
+    ("instance", "told"),
+    [("g4dn.xlarge", {}), ("a2-highgpu-1g", {"sample_bytes": 110_000.0})],
+)
+def test_without_a_sample_or_a_disk_nothing_is_said_of_fetch(
+    instance: str, told: dict[str, float]
+) -> None:
+    found = stash.predict(
+        "resnet50", instance=instance, samples_per_core=50.0, samples=10_000, **told
+    )
+    assert set(found.steps) == {"node", "warm"}
+    assert set(found.stalls) == {"prep"}
+    assert found.epoch.first is None and found.epoch.later is not None
+    (check,) = [one for one in found.checks if one.name == "storage"]
+    assert check.status == "warn"
+    assert "--storage-mb-per-second" in check.next
+
+
 def test_one_gpu_with_data_does_not_wait_for_itself() -> None:
-    found = stash.predict("resnet50", instance="g4dn.xlarge", samples_per_core=50.0)
+    found = stash.predict(
+        "resnet50", instance="g4dn.xlarge", samples_per_core=50.0, sample_bytes=110_000.0
+    )
     assert set(found.steps) == {"node", "warm", "cold"}
     assert set(found.stalls) == {"prep", "fetch"}
     alone = stash.predict("resnet50", instance="g4dn.xlarge")

@@ -287,6 +287,17 @@ def test_this_machines_loaders_serve_the_predictions(tmp_path: Path) -> None:
     assert any("as here, model by model" in line for line in both.assumptions)
 
 
+def test_disks_that_nobody_knows_have_no_stalls(tmp_path: Path) -> None:
+    rented = plan.machines(["p3.16xlarge"], "macro", catalog.PAPER)
+    asked = {"models": plan.macro_models(["resnet18"]), "rented": rented, "samples_per_core": 50.0}
+    study, _ = run.run(paper_plan(tmp_path / "a", **asked))
+    assert all("prep" in one.stalls and "fetch" not in one.stalls for _, one in study.done())
+    assert any("no disk of p3.16xlarge" in line for line in study.assumptions)
+    told, _ = run.run(paper_plan(tmp_path / "b", **asked, storage_mb_per_second=500.0))
+    assert all("fetch" in one.stalls for _, one in told.done())
+    assert not any("no disk" in line for line in told.assumptions)
+
+
 def with_rates() -> Profile:
     made = fake_profile("resnet18", 32)
     known = workload(name="resnet18", samples=1000, data="generated", data_bytes=10**8)

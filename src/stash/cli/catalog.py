@@ -119,7 +119,7 @@ def refresh_prices(
         if folder is None
         else prices.offers_from_folder(folder, clouds)
     )
-    fresh = prices.refresh(catalog.instances(), offers, datetime.now(timezone.utc).date())
+    fresh = prices.refresh(catalog.instances(), offers, clouds, datetime.now(timezone.utc).date())
     if fresh.lost and not accept_lost:
         raise StashError(prices.explain_lost(fresh.lost))
     path = catalog.save_refreshed(fresh.rows)

@@ -61,6 +61,7 @@ class Instance:
     disk_baseline_mb_per_second: float | None = None
     source_specs: str = ""
     source_price: str = ""
+    source_spot: str = ""  # where it is another than that of the price on demand
     source_network: str = ""
     source_interconnect: str = ""
     source_storage: str = ""
@@ -93,12 +94,29 @@ class Instance:
 
 NUMBERS = frozenset(field.name for field in fields(Instance) if str(field.type).startswith("float"))
 COLUMNS = tuple(field.name for field in fields(Instance))
-PRICES = ("price_usd_per_hour", "spot_usd_per_hour")
+#: Prices by the start of their columns, in words.
+PRICES = {"price": "a price", "spot": "a spot price"}
+#: What a cell of a row may hold; a number beyond it is in another unit, or a slip of the pen.
+RANGES = {
+    "gpu_memory_gib": (1.0, 1024.0),
+    "vcpus": (1.0, 4096.0),
+    "memory_gib": (1.0, 65536.0),
+    "price_usd_per_hour": (0.001, 10_000.0),
+    "spot_usd_per_hour": (0.001, 10_000.0),
+    "network_gbit_per_second": (0.1, 100_000.0),
+    "network_baseline_gbit_per_second": (0.1, 100_000.0),
+    "network_burst_gbit_per_second": (0.1, 100_000.0),
+    "rdma_gbit_per_second": (1.0, 100_000.0),
+    "nvme_gb": (0.0, 1_000_000.0),  # 0: there is none
+    "nvme_read_mb_per_second": (10.0, 1_000_000.0),
+    "disk_mb_per_second": (1.0, 1_000_000.0),
+    "disk_baseline_mb_per_second": (1.0, 1_000_000.0),
+}
 #: What a refresh may change.
 PRICE_COLUMNS = tuple(
     column
     for column in COLUMNS
-    if column.startswith(("price_", "spot_")) or column == "source_price"
+    if column.startswith(("price_", "spot_")) or column in ("source_price", "source_spot")
 )
 
 #: Snapshot, cloud and name of a row; its cells that somebody has given.
@@ -179,8 +197,13 @@ def _read(
         try:
             key = _key(cells, [*base, *given])
             is_new = key not in base and key not in given
-            given[key] = {**given.get(key, {}), **_sourced(cells, path.name, is_new=is_new)}
-            rows.append((key, given[key], _overridden(key, given[key], base.get(key))))
+            sourced = _sourced(cells, path.name, is_new=is_new)
+            given[key] = {**given.get(key, {}), **sourced}
+            one = _overridden(key, given[key], base.get(key))
+            # A price of one's own with the date and region of another would say what is not so.
+            if wrong := dict.fromkeys([*_unlabelled_prices(sourced), *problems(one)]):
+                raise ValueError(f"{one.name}: {'; '.join(wrong)}")
+            rows.append((key, given[key], one))
         except ValueError as error:
             raise UsageError(f"{path}, line {number}: {error}.") from None
     return rows
@@ -204,22 +227,35 @@ def problems(one: Instance) -> list[str]:
         found.append(f"no GPU {one.gpu!r} in the GPU table")
     if one.topology and one.topology not in topology_names():
         found.append(f"no topology {one.topology!r}")
-    found += [
-        f"{name} is 0; leave the price empty: it is then counted in device-hours"
-        for name in PRICES
-        if getattr(one, name) == 0
-    ]
-    if one.price_usd_per_hour is not None and not (one.price_date and one.price_region):
-        found.append("a price without its date and region")
     if not one.source_specs:
         found.append("no source")
     if one.gpus < 0 or one.gpus > 1024:
         found.append(f"{one.gpus} GPUs")
-    found += [
-        f"{name} is {value}, which is not a positive number"
-        for name in sorted(NUMBERS)
-        if (value := getattr(one, name)) is not None and not 0 <= value < 1e7
-    ]
+    cells = dict(zip(COLUMNS, _cells(one), strict=True))
+    return [*found, *_unlabelled_prices(cells), *_out_of_range(one)]
+
+
+def _unlabelled_prices(given: Cells) -> list[str]:
+    """Prices of which these cells do not say when, where and by whom they were read."""
+    found = []
+    for kind, words in PRICES.items():
+        if not given.get(f"{kind}_usd_per_hour"):
+            continue
+        if missing := [c for c in (f"{kind}_date", f"{kind}_region") if not given.get(c)]:
+            found.append(f"{words} without its date and region (add {', '.join(missing)})")
+        if not (given.get(f"source_{kind}") or given.get("source_price")):
+            found.append(f"{words} without its source (add source_{kind})")
+    return found
+
+
+def _out_of_range(one: Instance) -> list[str]:
+    found = []
+    for name, (least, most) in RANGES.items():
+        value = getattr(one, name)
+        if value == 0 and name.endswith("usd_per_hour"):
+            found.append(f"{name} is 0; leave the price empty: it is then counted in device-hours")
+        elif value is not None and not least <= value <= most:
+            found.append(f"{name} is {value:g}, expected {least:g} to {most:g}")
     return found
 
 
@@ -292,8 +328,7 @@ def _sourced(given: Cells, source: str, *, is_new: bool) -> Cells:
     """Cells of a user's file, with that file as the source of what has no other."""
     own = f"own file {source}"
     sources = {"source_specs": own} if is_new else {}
-    if "price_usd_per_hour" in given:
-        sources["source_price"] = own
+    sources |= {f"source_{kind}": own for kind in PRICES if f"{kind}_usd_per_hour" in given}
     gpu = {"gpu": gpus.find(given["gpu"]).key} if "gpu" in given else {}
     return {**sources, **given, **gpu}
 
@@ -304,10 +339,7 @@ def _overridden(key: Key, given: Cells, base: Instance | None) -> Instance:
         cells = dict(zip(COLUMNS, _cells(base), strict=True))
         defaults = {column: text for column, text in cells.items() if text}
     snapshot, cloud, name = key
-    one = _instance({**defaults, **given, "snapshot": snapshot, "cloud": cloud, "name": name})
-    if wrong := problems(one):
-        raise ValueError(f"{name}: {'; '.join(wrong)}")
-    return one
+    return _instance({**defaults, **given, "snapshot": snapshot, "cloud": cloud, "name": name})
 
 
 def _instance(values: dict[str, str]) -> Instance:

@@ -78,17 +78,22 @@ def offers_from_network(clouds: Iterable[str]) -> list[Offer]:
     ]
 
 
-def refresh(known: Sequence[Instance], offers: Sequence[Offer], today: date) -> Refresh:
-    """New prices for known machine types, in the region that each row is priced in."""
+def refresh(
+    known: Sequence[Instance], offers: Sequence[Offer], clouds: Iterable[str], today: date
+) -> Refresh:
+    """New prices for known machine types of these clouds, in the region that each row is priced in.
+
+    A cloud that was asked for and offers nothing has lost all of its machines.
+    """
     by_type: dict[tuple[str, str, int], list[Offer]] = {}
     for offer in offers:
         if offer.usd_per_hour <= 0:
             continue  # nobody rents for nothing: a price that is not known
         by_type.setdefault((offer.cloud, offer.name.lower(), offer.gpus), []).append(offer)
     rows, lost = [], []
-    clouds = {offer.cloud for offer in offers}
+    asked = set(clouds)
     for one in known:
-        if one.cloud not in clouds or not one.gpus:
+        if one.cloud not in asked or not one.gpus:
             continue
         # Our names of Google's N1 machines say which GPUs we put into them: n1-standard-8+1xT4.
         found = by_type.get((one.cloud, one.name.split("+")[0].lower(), one.gpus), [])

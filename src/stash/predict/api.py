@@ -33,7 +33,7 @@ class Calibration:
     """What a measured profile says beyond specifications."""
 
     factor: float = 1.0  # measured over predicted time of one worker alone
-    same_gpu: bool = False
+    differs: tuple[str, ...] | None = None  # in what it is another worker; none was measured: None
     words: str = ""
     source: pipeline.Source | None = None
     storage_bytes_per_second: float | None = None
@@ -69,7 +69,7 @@ def predict(
     batch = _batch(batch_size, measured, known)
     dtype = dtype or ("fp32" if measured is None else measured.workload.dtype)
     check_fits(known, batch, dtype, machine.gpu)
-    calibration = _calibrate(measured, known, machine.gpu, FITTED)
+    calibration = _calibrate(measured, known, machine.gpu, batch, dtype)
     source = _source(calibration.source, samples_per_core, sample_bytes, samples)
     if storage_mb_per_second is not None:
         disk = replace(
@@ -86,7 +86,7 @@ def predict(
         dtype=dtype,
         machine=machine,
         calibrated_on=calibration.words,
-        same_gpu=calibration.same_gpu,
+        differs=calibration.differs,
         samples=samples or (None if source is None else source.samples),
         # The input pipeline of several nodes is not predicted: steps with data are a node's.
         feed=None if source is None or nnodes > 1 else _feed(source, machine.instance, calibration),
@@ -162,7 +162,7 @@ def check_fits(known: ModelFacts, batch: int, dtype: str, gpu: Gpu) -> None:
 
 
 def _calibrate(
-    measured: Profile | None, known: ModelFacts, target: Gpu, constants: Constants
+    measured: Profile | None, known: ModelFacts, target: Gpu, batch: int, dtype: str
 ) -> Calibration:
     fitted = f"constants fitted to {FITTED_ROWS} published measurements (docs/validation.md)"
     if measured is None:
@@ -181,12 +181,20 @@ def _calibrate(
         why = "its devices are no GPU that we know" if seen is None else "no worker of it was alone"
         words = f"rates of {name} ({why}, so compute is from specifications); {fitted}"
         return Calibration(words=words, source=source, storage_bytes_per_second=storage)
-    layers = _layers(known, measured.workload.batch_per_worker, measured.workload.dtype, seen)
+    workload = measured.workload
+    layers = _layers(known, workload.batch_per_worker, workload.dtype, seen)
     factor = alone.seconds_per_iteration.estimate / float(layers.whole[0])
+    place = f"{seen.name} at batch {workload.batch_per_worker} in {workload.dtype}"
+    # Validation knows the time of one GPU at the very batch and precision of the row.
+    same = {
+        "GPU": seen.key == target.key,
+        "batch size": workload.batch_per_worker == batch,
+        "precision": compute.DTYPES[workload.dtype] == compute.DTYPES[dtype],
+    }
     return Calibration(
         factor=factor,
-        same_gpu=seen.key == target.key,
-        words=f"{name}, measured on {seen.name}; {fitted}",
+        differs=tuple(what for what, is_same in same.items() if not is_same),
+        words=f"{name}, measured on {place}; {fitted}",
         source=source,
         storage_bytes_per_second=storage,
     )
@@ -252,21 +260,23 @@ def _predict(
     layers = _layers(known, batch, dtype, machine.gpu).scaled(np.array([calibration.factor]))
     sent = communication.messages(known)
 
-    def together(gpus_per_node: int, nodes: int, inside: Link | None) -> float:
+    def together(gpus_per_node: float, nodes: int, inside: Link | None) -> float:
         return _together(layers, sent, gpus_per_node, nodes, inside, machine.between, constants)
 
-    here = machine.instance.gpus
-    nodes = machine.nodes
-    spread = here // nodes if nodes > 1 and here % nodes == 0 else None
+    here, nodes = machine.instance.gpus, machine.nodes
+    # As many workers as one node has, as evenly as can be: some nodes may get one more than others.
+    spread_over = min(nodes, here)
     return Predicted(
         gpus_per_node=here,
         solo=float(layers.whole[0]),
         node=together(here, 1, machine.inside),
-        cluster=None if spread is None else together(spread, nodes, machine.inside),
+        cluster=together(here / spread_over, spread_over, machine.inside)
+        if spread_over > 1
+        else None,
         scaleout=together(here, nodes, machine.inside) if nodes > 1 else None,
         messages=len(sent),
         slices=tuple(
-            Slice(chance, link, together(here, nodes, link))
+            Slice(chance, link, together(here, 1, link), together(here, nodes, link))
             for topology, chance in communication.slices(machine.instance, here)
             if (link := communication.inside(topology, machine.gpu, here)) is not None
         ),
@@ -276,13 +286,13 @@ def _predict(
 def _together(
     layers: compute.LayerSeconds,
     sent: tuple[Message, ...],
-    gpus_per_node: int,
+    gpus_per_node: float,
     nodes: int,
     inside: Link | None,
     between: Link | None,
     constants: Constants,
 ) -> float:
-    def number(value: int) -> Array:
+    def number(value: float) -> Array:
         return np.array([float(value)])
 
     links = Links.of([inside], [between], constants)

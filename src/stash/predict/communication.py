@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Literal
 
 import numpy as np
 
-from stash.hardware import topologies
+from stash.hardware import catalog, topologies
 from stash.hardware.catalog import Instance
 from stash.hardware.gpus import Gpu
 from stash.hardware.topologies import Topology
@@ -102,6 +103,8 @@ def inside(topology: Topology | None, gpu: Gpu, gpus: int) -> Link | None:
     """What a ring inside one machine travels on."""
     if gpus < 2:
         return None
+    if topology is None:
+        topology = _neighbours(gpu, gpus)
     if topology is not None:
         speed = topology.nvlink_ring_bytes_per_second
         if speed is not None:
@@ -109,10 +112,15 @@ def inside(topology: Topology | None, gpu: Gpu, gpus: int) -> Link | None:
             return Link("nvswitch" if switched else "nvlink", speed)
         return _over_pcie(topology, gpu)
     if gpu.nvlink_bytes_per_second and "sxm" in gpu.key:
-        # All NVLink connections of a card one way, as collectives see them.
-        return Link("nvswitch", gpu.nvlink_bytes_per_second * 0.8)
+        return through_switch(gpu)
     lane_rate = gpu.pcie_bytes_per_second or 15.75e9
     return Link("pcie" if has_peer_to_peer(gpu) else "host", lane_rate * 12.0 / 15.75)
+
+
+def through_switch(gpu: Gpu) -> Link:
+    """All NVLink connections of a card one way through a switch, as collectives see them."""
+    assert gpu.nvlink_bytes_per_second is not None
+    return Link("nvswitch", gpu.nvlink_bytes_per_second * 0.8)
 
 
 def between(instance: Instance) -> Link | None:
@@ -132,16 +140,31 @@ def has_peer_to_peer(gpu: Gpu) -> bool:
 
 def slices(instance: Instance, gpus: int) -> list[tuple[Topology, float]]:
     """Every kind of slice that an instance may be of its larger machine, with its chance."""
-    whole = SLICED.get(instance.topology)
-    if whole is None:
+    whole = mesh_of(instance.gpu)
+    if whole is None or not 1 < gpus < whole.gpus:
         return []
-    kinds = topologies.find(whole).slices(gpus)
+    kinds = whole.slices(gpus)
     total = sum(kinds.values())
     return [(topology, count / total) for topology, count in kinds.items()]
 
 
-#: Instances that are part of a machine whose other part somebody else rents.
-SLICED = {"aws-p3.8xlarge": "aws-p3.16xlarge"}
+@cache
+def mesh_of(gpu_key: str) -> Topology | None:
+    """The largest machine whose GPUs of this kind are joined by NVLink and by no switch.
+
+    One with fewer of them is a part of it, whose other part somebody else rents.
+    """
+    named = {one.topology for one in catalog.packaged() if one.gpu == gpu_key and one.topology}
+    found = (topologies.find(name) for name in sorted(named))
+    # A bridged pair is a machine of its own.
+    meshes = [one for one in found if one.gpus > 2 and one.links and one.rings]
+    return max(meshes, key=lambda one: one.gpus, default=None)
+
+
+def _neighbours(gpu: Gpu, gpus: int) -> Topology | None:
+    """The first GPUs of the machine that an instance without a topology is a part of."""
+    whole = mesh_of(gpu.key)
+    return None if whole is None or gpus > whole.gpus else whole.slice(range(gpus))
 
 
 def all_reduce_seconds(

@@ -11,12 +11,13 @@ from stash.predict import memory, pipeline
 from stash.predict.communication import Link
 from stash.predict.facts import ModelFacts
 from stash.predict.machines import Machine, checks, link_words, machine_facts, workload_facts
-from stash.predict.uncertainty import INTERVAL_PERCENT, band
+from stash.predict.uncertainty import INTERVAL_PERCENT, OVER_SOLO, Band, band
 from stash.results.document import Interval
 from stash.results.profile import (
     SCHEMA,
     EpochResult,
     Epochs,
+    Iterations,
     Prediction,
     Profile,
     Provenance,
@@ -40,7 +41,8 @@ class Slice:
 
     chance: float
     inside: Link
-    seconds: float
+    node: float  # seconds per iteration of one node
+    together: float  # of all nodes
 
 
 @dataclass(frozen=True)
@@ -68,20 +70,25 @@ def as_profile(
     dtype: str,
     machine: Machine,
     calibrated_on: str,
-    same_gpu: bool,
+    differs: tuple[str, ...] | None,
     samples: int | None,
     feed: pipeline.Feed | None,
     largest_batch: int,
 ) -> Profile:
     """The document of one prediction."""
-    setting = "calibrated" if same_gpu else "blind"
+    setting = "calibrated" if differs == () else "blind"
     seconds = _step_seconds(predicted, machine, batch, feed)
+    in_seconds = {
+        name: _seconds(name, value, predicted, setting) for name, value in seconds.items()
+    }
     relative = {
-        name: _relative(name, value, predicted, "calibrated") for name, value in seconds.items()
+        name: _over_solo(name, value, predicted, setting) for name, value in seconds.items()
     }
     price = machine.instance.price_usd_per_hour
     hourly = None if price is None else price * machine.nodes
     whole = fullest_step(set(seconds))
+    alone = _seconds("solo", predicted.solo, predicted, setting)
+    partly_cached = _partly_cached(predicted, batch, feed)
     return Profile(
         schema=SCHEMA,
         id=secrets.token_hex(4),
@@ -93,21 +100,29 @@ def as_profile(
         calibration=None,
         steps={
             name: StepResult(
-                seconds_per_iteration=_relative(name, value, predicted, setting, in_seconds=True),
+                seconds_per_iteration=each,
                 rounds=0,
                 blocks=(),
             )
-            for name, value in seconds.items()
+            for name, each in in_seconds.items()
         },
         stalls={
-            stall.name: _stall(stall, seconds, relative, predicted.solo, whole, hourly)
+            stall.name: _stall(stall, relative, alone, whole, hourly)
             for stall in stalls_of(set(seconds))
         },
         waiting=Waiting(later=_waiting(relative, whole), first=_waiting(relative, "cold")),
-        epoch=_epochs(predicted, seconds, setting, samples, batch, machine, hourly),
+        epoch=_epochs(
+            in_seconds.get("cold"),
+            partly_cached or in_seconds[whole],
+            samples,
+            batch,
+            machine,
+            hourly,
+        ),
         rates=_rates(predicted, feed, batch, machine),
         telemetry={},
-        checks=(*checks(machine, setting), *_cache_check(predicted, machine, batch, feed)),
+        checks=(*checks(machine, differs), *_data_checks(predicted, machine, batch, feed)),
+        iteration=None if partly_cached is None else Iterations(later=partly_cached, first=None),
         prediction=Prediction(
             calibrated_on=calibrated_on,
             interval_percent=INTERVAL_PERCENT,
@@ -118,7 +133,8 @@ def as_profile(
                 SliceResult(
                     chance=one.chance,
                     inside=link_words(one.inside),
-                    seconds_per_iteration=one.seconds,
+                    seconds_per_iteration=one.together,
+                    interconnect_percent=100 * (one.node / predicted.solo - 1),
                 )
                 for one in predicted.slices
             ),
@@ -142,84 +158,114 @@ def _step_seconds(
     if predicted.scaleout is not None:
         seconds["scaleout"] = predicted.scaleout
     if feed is not None and machine.nodes == 1:
-        samples = batch * machine.instance.gpus
-        for step, rate in (("warm", feed.later_high), ("cold", feed.cold)):
-            seconds[step] = pipeline.iteration_seconds(predicted.node, samples / rate)
+        seconds["warm"] = _fed_seconds(predicted, batch, feed.warm)
+        if feed.storage is not None:
+            seconds["cold"] = _fed_seconds(predicted, batch, feed.storage.cold)
     return seconds
 
 
-def _cache_check(
+def _fed_seconds(predicted: Predicted, batch: int, samples_per_second: float) -> float:
+    """Of one iteration of a node that is fed at this rate."""
+    producing = batch * predicted.gpus_per_node / samples_per_second
+    return pipeline.iteration_seconds(predicted.node, producing)
+
+
+def _partly_cached(predicted: Predicted, batch: int, feed: pipeline.Feed | None) -> Interval | None:
+    """An iteration of a later epoch where the data do not fit into memory.
+
+    Step `warm` has all of them there, so that what storage costs is in none of its stalls.
+    """
+    if feed is None or feed.storage is None or not feed.overflows:
+        return None
+    seconds = _fed_seconds(predicted, batch, feed.storage.later_high)
+    return Interval(estimate=seconds, low=None, high=None)
+
+
+def _data_checks(
     predicted: Predicted, machine: Machine, batch: int, feed: pipeline.Feed | None
 ) -> tuple[Check, ...]:
-    """Bounds of a later epoch where the data do not fit into memory."""
-    if feed is None or feed.later_low == feed.later_high:
+    """What is not known of storage, or what it does to later epochs."""
+    if feed is None:
         return ()
-    samples = batch * machine.instance.gpus
+    if feed.storage is None:
+        message = (
+            f"The disk of {machine.instance.name} or the size of a sample is not known: fetch and "
+            "the first epoch are not predicted, and later epochs are as if all data were in memory."
+        )
+        given = "Give --sample-bytes and --storage-mb-per-second, whichever is not known yet."
+        return (Check(name="storage", status="warn", message=message, next=given),)
+    if not feed.overflows:
+        return ()
     best, worst = (
-        1e3 * pipeline.iteration_seconds(predicted.node, samples / rate)
-        for rate in (feed.later_high, feed.later_low)
+        1e3 * _fed_seconds(predicted, batch, rate)
+        for rate in (feed.storage.later_high, feed.storage.later_low)
     )
     message = (
         f"The data do not fit into memory: an iteration of a later epoch takes {best:.3g} ms with "
-        f"a cache that keeps what it has (as given here), {worst:.3g} ms with one that evicts what "
-        "is needed next. The page cache lies between."
+        f"a cache that keeps what it has (as the later epoch is given here), {worst:.3g} ms with "
+        "one that evicts what is needed next. The page cache lies between. Step warm and its "
+        "stalls are of data that are all in memory."
     )
     return (Check(name="page cache", status="warn", message=message),)
 
 
-def _relative(
-    step: str, seconds: float, predicted: Predicted, setting: str, *, in_seconds: bool = False
-) -> Interval:
-    """A step over `solo`, or in seconds, between the bounds that validation gives.
+def _seconds(step: str, seconds: float, predicted: Predicted, setting: str) -> Interval:
+    """A step between the bounds that validation gives.
 
-    Steps with data have no bounds: nobody has measured how far their model is off.
+    Steps with data have none: nobody has measured how far their model is off.
     """
-    unit = 1.0 if in_seconds else 1 / predicted.solo
     kind = predicted.kind(step)
     if kind is None or (setting, kind) == ("calibrated", "solo"):
-        exact = kind == "solo" and not in_seconds
-        bound = seconds * unit if exact else None
-        return Interval(estimate=seconds * unit, low=bound, high=bound)
-    bounds = band(setting, kind, 1 - predicted.solo / seconds)
-    return Interval(
-        estimate=seconds * unit, low=seconds * unit * bounds.low, high=seconds * unit * bounds.high
-    )
+        return Interval(estimate=seconds, low=None, high=None)
+    return _between(seconds, band(setting, kind, 1 - predicted.solo / seconds))
+
+
+def _over_solo(step: str, seconds: float, predicted: Predicted, setting: str) -> Interval:
+    """A step over `solo`, as stalls are counted: an error that both have is no error of it."""
+    kind, ratio = predicted.kind(step), seconds / predicted.solo
+    if kind is None:
+        return Interval(estimate=ratio, low=None, high=None)
+    if kind == "solo":
+        return Interval(estimate=ratio, low=ratio, high=ratio)
+    return _between(ratio, band(OVER_SOLO[setting], kind, 1 - 1 / ratio))
+
+
+def _between(estimate: float, bounds: Band) -> Interval:
+    return Interval(estimate=estimate, low=estimate * bounds.low, high=estimate * bounds.high)
 
 
 def _stall(
     stall: Stall,
-    seconds: dict[str, float],
     relative: dict[str, Interval],
-    solo: float,
+    alone: Interval,
     whole: str,
     hourly_usd: float | None,
 ) -> StallResult:
-    value = sum(sign * seconds[step] for sign, step in stall.terms)
-    # The base of a stall is taken as predicted: bounds are those of what is compared with it.
+    """All of it in units of `solo`; seconds are as uncertain as the stall and `solo` together."""
     changing = relative[stall.terms[0][1]]
+    # The base of a stall is taken as predicted: bounds are those of what is compared with it.
     base = sum(-sign * relative[step].estimate for sign, step in stall.terms[1:])
-    low = None if changing.low is None else (changing.low - base) * solo
-    high = None if changing.high is None else (changing.high - base) * solo
+    value = changing.estimate - base
+    low = None if changing.low is None else changing.low - base
+    high = None if changing.high is None else changing.high - base
+    found = Interval(estimate=value, low=low, high=high)
 
-    def over(part: float) -> Interval:
+    def over(step: str) -> Interval:
+        part = relative[step].estimate
         return Interval(
             estimate=value / part,
             low=None if low is None else low / (part + low - value),
             high=None if high is None else high / (part + high - value),
         )
 
-    share = over(seconds[whole]) if stall.is_in_epochs and stall.name != "fetch" else None
-    first = over(seconds["cold"]) if "cold" in seconds and stall.is_in_epochs else None
-    percent_base = seconds[stall.percent_of] / 100
+    share = over(whole) if stall.is_in_epochs and stall.name != "fetch" else None
+    first = over("cold") if "cold" in relative and stall.is_in_epochs else None
     priced = first if stall.name == "fetch" else share
+    seconds = _product(found, alone)
     return StallResult(
-        seconds_per_iteration=Interval(estimate=value, low=low, high=high),
-        mean_seconds_per_iteration=value,
-        percent=Interval(
-            estimate=value / percent_base,
-            low=None if low is None else low / percent_base,
-            high=None if high is None else high / percent_base,
-        ),
+        seconds_per_iteration=seconds,
+        mean_seconds_per_iteration=seconds.estimate,
+        percent=_scaled(found, 100 / relative[stall.percent_of].estimate),
         percent_of=stall.percent_of,
         share=share,
         share_of_first_epoch=first,
@@ -245,9 +291,8 @@ def _waiting(relative: dict[str, Interval], whole: str) -> Interval | None:
 
 
 def _epochs(
-    predicted: Predicted,
-    seconds: dict[str, float],
-    setting: str,
+    first: Interval | None,
+    later: Interval,
     samples: int | None,
     batch: int,
     machine: Machine,
@@ -258,8 +303,7 @@ def _epochs(
     workers = machine.nodes * machine.instance.gpus
     iterations = math.ceil(math.ceil(samples / workers) / batch)
 
-    def epoch(step: str) -> EpochResult:
-        each = _relative(step, seconds[step], predicted, setting, in_seconds=True)
+    def epoch(each: Interval) -> EpochResult:
         whole = _scaled(each, iterations)
         return EpochResult(
             iterations=iterations,
@@ -268,10 +312,7 @@ def _epochs(
             usd=None if hourly_usd is None else _scaled(whole, hourly_usd / SECONDS_PER_HOUR),
         )
 
-    return Epochs(
-        first=epoch("cold") if "cold" in seconds else None,
-        later=epoch(fullest_step(set(seconds))),
-    )
+    return Epochs(first=None if first is None else epoch(first), later=epoch(later))
 
 
 def _rates(predicted: Predicted, feed: pipeline.Feed | None, batch: int, machine: Machine) -> Rates:
@@ -281,7 +322,7 @@ def _rates(predicted: Predicted, feed: pipeline.Feed | None, batch: int, machine
     return Rates(
         devices=exact(batch * machine.instance.gpus / predicted.node),
         preprocessing=exact(None if feed is None else feed.prepared),
-        storage=exact(None if feed is None else feed.read),
+        storage=exact(None if feed is None or feed.storage is None else feed.storage.read),
     )
 
 
@@ -297,6 +338,19 @@ def _run(facts: ModelFacts, batch: int, dtype: str, machine: Machine) -> Run:
         half_width_reached=None,
         peak_device_memory_bytes=(peak,),
         peak_device_memory_percent=100 * peak / machine.gpu.memory_bytes,
+    )
+
+
+def _product(value: Interval, positive: Interval) -> Interval:
+    """Both at once as far off as each may be; what has no bounds is taken as exact."""
+    if value.low is None or value.high is None:
+        return _scaled(value, positive.estimate)
+    small = positive.estimate if positive.low is None else positive.low
+    large = positive.estimate if positive.high is None else positive.high
+    return Interval(
+        estimate=value.estimate * positive.estimate,
+        low=value.low * (small if value.low > 0 else large),
+        high=value.high * (large if value.high > 0 else small),
     )
 
 

@@ -14,13 +14,14 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
+from importlib import metadata, resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+import stash
 from stash.errors import UsageError
 
 if TYPE_CHECKING:
@@ -142,8 +143,7 @@ def of_zoo(name: str) -> ModelFacts:
 
 def _of_factory(spec: str, data: Path | None) -> ModelFacts:
     path = Path(spec.rpartition(":")[0])
-    key = hashlib.sha256(path.read_bytes() + spec.encode()) if path.is_file() else None
-    kept = None if key is None else cache_folder() / f"{key.hexdigest()[:24]}.json"
+    kept = cache_folder() / f"{_key(path, spec, data)}.json" if path.is_file() else None
     if kept is not None and kept.is_file():
         try:
             return from_document(json.loads(kept.read_text("utf-8")))
@@ -153,6 +153,17 @@ def _of_factory(spec: str, data: Path | None) -> ModelFacts:
     if kept is not None:
         _keep(facts, kept)
     return facts
+
+
+def _key(path: Path, spec: str, data: Path | None) -> str:
+    """All that layers depend on and that can be seen without building the model."""
+    parts = [spec, stash.__version__, metadata.version("torch")]
+    if data is not None:
+        changed = data.stat().st_mtime_ns if data.exists() else 0
+        parts += [str(data.resolve()), str(changed)]
+    seen = hashlib.sha256(path.read_bytes())
+    seen.update("\0".join(["", *parts]).encode())
+    return seen.hexdigest()[:24]
 
 
 def _trace_factory(spec: str, data: Path | None) -> ModelFacts:

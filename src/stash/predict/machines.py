@@ -67,7 +67,8 @@ def machine_facts(machine: Machine) -> MachineFacts:
     )
 
 
-def checks(machine: Machine, setting: str) -> tuple[Check, ...]:
+def checks(machine: Machine, differs: tuple[str, ...] | None) -> tuple[Check, ...]:
+    """What to know of the machine, and of the worker that was measured for the prediction."""
     instance, found = machine.instance, []
     if instance.status == "retired":
         message = f"{instance.name} is retired: it has a list price, but cannot be rented."
@@ -75,16 +76,20 @@ def checks(machine: Machine, setting: str) -> tuple[Check, ...]:
     if instance.price_date:
         message = f"${instance.price_usd_per_hour:g} an hour, {instance.price_region}, "
         found.append(Check(name="price", status="pass", message=f"{message}{instance.price_date}"))
-    if setting == "blind":
-        found.append(
-            Check(
-                name="calibration",
-                status="warn",
-                message="The time of one worker comes from specifications.",
-                next="Measure one GPU of this kind and give the profile with --from.",
-            )
-        )
+    if differs != ():
+        found.append(_calibration_check(differs))
     return tuple(found)
+
+
+def _calibration_check(differs: tuple[str, ...] | None) -> Check:
+    message = "The time of one worker comes from specifications."
+    if differs:
+        message = (
+            f"The time of one worker is carried over from another {' and '.join(differs)}; "
+            "intervals are those of a prediction from specifications."
+        )
+    advice = "Measure one GPU of this kind at this batch and precision; give the profile by --from."
+    return Check(name="calibration", status="warn", message=message, next=advice)
 
 
 def link_words(link: Link | None) -> str:

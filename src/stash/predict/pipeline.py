@@ -46,25 +46,50 @@ class Feed:
     """Samples per second that a node can be fed with."""
 
     prepared: float  # what the cores alone sustain
-    read: float | None  # what storage alone sustains
+    warm: float  # all of it in memory
+    storage: Storage | None = None  # none where nobody says how fast it is, or what a sample weighs
+
+    @property
+    def overflows(self) -> bool:
+        """Whether later epochs read from storage, too."""
+        return self.storage is not None and self.storage.later_low < self.warm
+
+
+@dataclass(frozen=True)
+class Storage:
+    """What storage adds to it, in samples per second."""
+
+    read: float  # what it sustains alone
     cold: float  # nothing in memory
-    later_low: float  # partly in memory, as a cache that evicts what it needs next
-    later_high: float  # the same with a cache that keeps what it has
+    later_low: float  # as much in memory as fits, in a cache that evicts what it needs next
+    later_high: float  # the same in a cache that keeps what it has
 
 
 def feed(source: Source, host: Host) -> Feed:
-    """The slower of preparing and reading, for first and later epochs."""
+    """The slower of preparing and reading: from memory, from storage, and from both."""
     prepared = source.preprocessing_per_core * host.cores
     size, storage = source.bytes_per_sample, host.storage_bytes_per_second
-    if size is None or storage is None:
-        return Feed(prepared, None, prepared, prepared, prepared)
+    if size is None:
+        return Feed(prepared, warm=prepared)
+    memory = host.memory_bytes_per_second
+    warm = min(prepared, memory / size)
+    if storage is None:
+        return Feed(prepared, warm)
     cached = cached_fraction(source, host)
 
-    def read(hits: float) -> float:
-        return reading_rate(hits, size, host.memory_bytes_per_second, storage)
+    def fed(hits: float) -> float:
+        return min(prepared, reading_rate(hits, size, memory, storage))
 
-    cold, low, high = (min(prepared, read(hits)) for hits in (0.0, lru_hits(cached), cached))
-    return Feed(prepared, read(0.0), cold, low, high)
+    return Feed(
+        prepared,
+        warm,
+        Storage(
+            read=reading_rate(0.0, size, memory, storage),
+            cold=fed(0.0),
+            later_low=fed(lru_hits(cached)),
+            later_high=fed(cached),
+        ),
+    )
 
 
 def cached_fraction(source: Source, host: Host) -> float:

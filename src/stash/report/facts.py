@@ -63,7 +63,12 @@ def link_lines(profile: Profile, safe: Safe) -> list[str]:
     lines = [f"{prediction.messages} messages an iteration; {'; '.join(places)}"]
     for one in prediction.slices:
         seconds = written(derived(one.seconds_per_iteration), unit, factor)
-        lines.append(f"{100 * one.chance:.0f} % of slices: {safe(one.inside)}, {seconds}")
+        every = " on all nodes" if profile.machine.nodes > 1 else ""
+        line = f"{100 * one.chance:.0f} % of slices: {safe(one.inside)}, {seconds}{every}"
+        if one.interconnect_percent is not None:
+            stall = with_unit(figure(derived(one.interconnect_percent)).estimate, "%")
+            line += f", interconnect stall {stall} of solo"
+        lines.append(line)
     return lines
 
 

@@ -18,6 +18,7 @@ from stash.results.document import (
     Name,
     Quantity,
     Seconds,
+    Signed,
     SignedSeconds,
     Text,
     parse_object,
@@ -136,7 +137,11 @@ class Waiting(Model):
 
 
 class Iterations(Model):
-    """Seconds of a whole iteration, where several steps have to be put together for it."""
+    """Seconds of a whole iteration, where no one step has it.
+
+    Several steps are put together for it on several nodes with data; one of data that do not fit
+    into memory can only be predicted.
+    """
 
     later: Interval | None
     first: Interval | None
@@ -147,7 +152,8 @@ class SliceResult(Model):
 
     chance: Quantity
     inside: Text
-    seconds_per_iteration: SignedSeconds
+    seconds_per_iteration: SignedSeconds  # of all nodes
+    interconnect_percent: Signed | None = None  # the stall inside a node, of `solo`
 
 
 class Prediction(Model):
@@ -180,7 +186,7 @@ class Profile(Model):
     rates: Rates
     telemetry: dict[Name, Telemetry]
     checks: tuple[Check, ...]
-    iteration: Iterations | None = None  # on several nodes with data; otherwise a step tells
+    iteration: Iterations | None = None  # where no one step tells
     prediction: Prediction | None = None
     links: Links | None = None  # where they were probed in the same session
 

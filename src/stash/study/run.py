@@ -254,3 +254,16 @@ def _assumptions(plan: Plan, progress: Progress) -> Iterator[str]:
         yield "How fast a core prepares samples is not known: no CPU and disk stalls for rent."
     if plan.storage_mb_per_second is not None:
         yield f"Storage reads {plan.storage_mb_per_second:g} MB/s, as given."
+    elif plan.samples_per_core is not None and (unknown := _without_disk(plan)):
+        yield (
+            f"The catalog knows no disk of {', '.join(unknown)}: no disk stalls there "
+            "(--storage-mb-per-second says how fast one reads)."
+        )
+
+
+def _without_disk(plan: Plan) -> list[str]:
+    return sorted(
+        one.name
+        for one in {rented.instance for rented in plan.rented}
+        if not (one.nvme_read_mb_per_second or one.disk_mb_per_second)
+    )
