@@ -181,7 +181,7 @@ def introduce(prepared: Prepared, place: Placement) -> Hello:
 @contextlib.contextmanager
 def leading(place: Placement, own: Hello, timeout_seconds: float) -> Iterator[Lead]:
     """Node 0's part in a run; whatever ends it here is told to the other nodes."""
-    reception = Reception(place, own) if place.nodes > 1 else None
+    reception = Reception(place, own, timeout_seconds) if place.nodes > 1 else None
     lead = Lead(place, reception, timeout_seconds)
     try:
         lead.gather()
