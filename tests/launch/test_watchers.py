@@ -12,7 +12,7 @@ import pytest
 from stash.engine.direct import Direct
 from stash.engine.plan import RECORDING, Plan
 from stash.launch.api import _while_it_lasts
-from stash.launch.supervise import Event, uninterrupted
+from stash.launch.supervise import Event, interrupt_on_terminate, uninterrupted
 
 
 @pytest.mark.parametrize("error", [BrokenPipeError(), SystemExit(1), OSError(5, "gone")])
@@ -43,6 +43,20 @@ def test_a_second_signal_does_not_cost_what_is_being_saved(number: signal.Signal
     with uninterrupted():
         os.kill(os.getpid(), number)
     assert signal.getsignal(number) is before
+
+
+def test_a_scheduler_may_end_a_run_twice() -> None:
+    """Whoever has started a command passes a signal on that the command may have got already."""
+    restore = interrupt_on_terminate()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except KeyboardInterrupt:
+            pytest.fail("interrupted again")
+    finally:
+        restore()
 
 
 def workers(monkeypatch: pytest.MonkeyPatch, **environment: str) -> None:

@@ -94,9 +94,13 @@ def run_gang(
 
 
 def interrupt_on_terminate() -> Callable[[], None]:
-    """A scheduler that ends us politely gets the same as Ctrl-C: complete rounds are kept."""
+    """A scheduler that ends us politely gets the same as Ctrl-C: complete rounds are kept.
+
+    Once is enough: whoever started us may have been told, too, and have passed it on.
+    """
 
     def interrupt(number: int, frame: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_IGN)
         raise KeyboardInterrupt
 
     try:
