@@ -174,7 +174,7 @@ def _unlike_for_network(one: Profile, many: Profile) -> Difference | None:
 
 
 def _kinds(profile: Profile) -> str:
-    """Of devices. Profiles list those of one node, so several nodes list fewer for equal workers."""
+    """Of devices. A profile lists those of one node, so several nodes list fewer of them."""
     return ", ".join(sorted(set(profile.machine.devices)))
 
 
