@@ -270,6 +270,47 @@ def test_a_failure_that_others_caused_is_told_by_theirs() -> None:
     assert failure.message == "On node 1 (host-1): Worker 3 was ended by signal 9."
 
 
+def test_what_workers_elsewhere_said_is_shown_and_goes_into_no_document() -> None:
+    port = free_port()
+
+    def gang(plan: Plan, point: Any, alarm: Any) -> GangFailure:
+        return GangFailure(
+            "Worker 3 failed: KeyError.", quoting="Worker 3 failed: KeyError: s3cr3t."
+        )
+
+    thread, _ = run_follower(port, gang)
+    with leading(place(0, port), hello(0), 5) as lead:
+        with lead.launch(Plan(steps=("node",), workload="x")):
+            failure = lead.settle(GangFailure("connection closed by peer", is_echo=True))
+        lead.end(1, "failed")
+        thread.join(5)
+    assert failure is not None
+    assert failure.message == "On node 1 (host-1): Worker 3 failed: KeyError."
+    assert failure.shown == "On node 1 (host-1): Worker 3 failed: KeyError: s3cr3t."
+
+
+def test_where_all_nodes_only_saw_a_connection_close_each_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("stash.launch.nodes.STOP_SECONDS", 0.5)
+    port = free_port()
+
+    def gang(plan: Plan, point: Any, alarm: Any) -> GangFailure:
+        return GangFailure("Worker 1 failed: broken pipe.", is_echo=True)
+
+    thread, _ = run_follower(port, gang)
+    with leading(place(0, port), hello(0), 5) as lead:
+        with lead.launch(Plan(steps=("node",), workload="x")):
+            failure = lead.settle(GangFailure("Worker 0 failed: connection reset.", is_echo=True))
+        lead.end(1, "failed")
+        thread.join(5)
+    assert failure is not None
+    assert failure.message.splitlines() == [
+        "Worker 0 failed: connection reset.",
+        "On node 1 (host-1): Worker 1 failed: broken pipe.",
+    ]
+
+
 def test_a_node_that_leaves_raises_the_alarm_and_one_that_is_interrupted_ends_the_run() -> None:
     port = free_port()
     threads = []

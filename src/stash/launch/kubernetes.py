@@ -39,7 +39,7 @@ class KubernetesOptions:
 
 
 def name_of(job: Job, options: KubernetesOptions) -> str:
-    """What the TrainJob is called. Names of pods are made from it, and have 63 characters at most."""
+    """What the TrainJob is called. Names of pods are made from it, of at most 63 characters."""
     return f"{job.name[:38].strip('-')}-{options.mark}"
 
 

@@ -79,6 +79,7 @@ class Done(Model):
     kind: Literal["done"] = "done"
     launch: Count
     failure: Text | None
+    quoting: Text = ""  # the same with what the workers wrote
     is_echo: bool = False  # it failed only because others had
     interrupted: bool = False
 
