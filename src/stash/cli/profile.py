@@ -106,7 +106,7 @@ def profile(
     ] = False,
     resume: Annotated[
         Path | None,
-        typer.Option(help="Go on with the rounds of this profile; it stays as it is."),
+        typer.Option(help="Go on with the rounds of this profile, or run folder; it stays."),
     ] = None,
     links: Annotated[
         bool, typer.Option("--links", help="Probe links, too, as `stash links` does.")
