@@ -19,7 +19,7 @@ from stash.results.profile import Profile
 def many_nodes(scaleout: float, **changes: object) -> Profile:
     """Two nodes with a worker each, whose step of all workers takes so long."""
     rounds = noisy({"solo": 0.1, "node": 0.1, "scaleout": scaleout}, seed=3)
-    machine = {"nodes": 2, "workers_per_node": 1, **changes}
+    machine = {"nodes": 2, "workers_per_node": 1, "devices": ("Tesla V100",), **changes}
     return profile_of(rounds, machine_changes=machine).model_copy(update={"id": "many"})
 
 
@@ -99,6 +99,13 @@ def test_the_network_stall_is_many_nodes_against_one_in_percent_of_one() -> None
     assert low is not None and high is not None and low < 50 < high
 
 
+def test_one_large_node_against_two_of_half_its_devices_is_the_papers_comparison() -> None:
+    gpus = ("Tesla V100",) * 8
+    one = profile_of(machine_changes={"workers_per_node": 8, "devices": gpus})
+    found = network_stall(one, many_nodes(0.195, workers_per_node=4, devices=gpus[:4]))
+    assert found.one.workers == found.many.workers == 8 and found.significant
+
+
 def test_no_network_stall_is_not_significant() -> None:
     found = network_stall(profile_of(), many_nodes(0.130))
     assert not found.significant
@@ -108,7 +115,7 @@ def test_no_network_stall_is_not_significant() -> None:
     ("changes", "field"),
     [
         ({"workers_per_node": 4}, "machine.workers is 2 in one, 8 in the other"),
-        ({"devices": ("Tesla T4", "Tesla T4")}, "machine.devices is"),
+        ({"devices": ("Tesla T4",)}, "machine.devices is Tesla V100 in one, Tesla T4 in"),
     ],
 )
 def test_a_network_stall_needs_as_many_workers_of_the_same_kind(

@@ -130,7 +130,7 @@ def test_a_script_that_cannot_be_measured_is_told_by_what_it_did(
 ) -> None:
     hosted = run_hosted(tmp_path, str(write(tmp_path, LOOP, "print('about to')", body)))
     assert hosted.code == 1
-    assert told in hosted.error["message"] and hosted.error["rank"] == 0
+    assert told in hosted.error["quoting"] and hosted.error["rank"] == 0
     assert "about to" in hosted.log
 
 
@@ -141,9 +141,26 @@ def test_an_error_in_the_script_shows_its_own_lines(tmp_path: Path) -> None:
     assert "train_me.py" in hosted.error["traceback"]
 
 
+@pytest.mark.parametrize(
+    ("body", "kept"),
+    [
+        ("def mine():\n    raise ValueError(f'bad {token}')\nmine()", "ValueError at train_me.py:"),
+        ("torch.ones(1).view(token)", "TypeError at train_me.py:"),
+        ("import sys; sys.exit(f'no licence for {token}')", "sys.exit(...)"),
+        ("import sys; sys.exit(4)", "sys.exit(4)"),
+    ],
+)
+def test_what_a_script_says_itself_is_quoted_and_kept_out_of_documents(
+    tmp_path: Path, body: str, kept: str
+) -> None:
+    hosted = run_hosted(tmp_path, str(write(tmp_path, LOOP, "token = 's3cr3t'", body)))
+    assert hosted.code == 1
+    assert kept in hosted.error["message"] and "s3cr3t" not in hosted.error["message"]
+
+
 def test_a_script_that_is_not_there_is_told(tmp_path: Path) -> None:
     hosted = run_hosted(tmp_path, str(tmp_path / "missing.py"))
-    assert hosted.code == 1 and "missing.py" in hosted.error["message"]
+    assert hosted.code == 1 and "missing.py" in hosted.error["quoting"]
 
 
 def test_loader_workers_that_the_script_left_behind_are_ended(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from launch.running import until
 from links import links_of
 from profiles import HAND_WORKED, noisy, profile_of
 from stash.cli.launch import _print_profile
@@ -48,12 +49,13 @@ def words_seen(script: str, folder: Path, variables: dict[str, str]) -> list[str
     return found
 
 
-#: Python tells the words that it was given, or passes on what comes in; srun runs one task.
+#: Python tells the words that it was given, and is itself where it carries; srun runs one task.
 STAND_INS = {
     "python3": """#!{python}
-import json, sys
-told = sys.stdin.read() if "stash.launch.carry" in sys.argv else json.dumps(sys.argv[1:])
-sys.stdout.write(told)
+import json, os, sys
+if "stash.launch.carry" in sys.argv:
+    os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+sys.stdout.write(json.dumps(sys.argv[1:]))
 """,
     "srun": '#!/bin/sh\nshift\nexec "$@"\n',
     "scontrol": '#!/bin/sh\n[ "$2" = node ] && echo "   NodeAddr=10.0.0.7 Port=1" || echo n7\n',
@@ -119,6 +121,16 @@ def test_every_workload_gives_a_name_that_all_platforms_allow(workload: str) -> 
     name = Job(workload=workload, options=(workload,)).name
     assert name.startswith("stash-") and len(name) <= 63 and not name.endswith("-")
     assert all(c.isascii() and (c.isalnum() or c == "-") and c == c.lower() for c in name)
+
+
+def test_a_second_trainjob_of_a_workload_has_a_name_of_its_own() -> None:
+    longest = Job(workload="x" * 200, options=("x",), nodes=100)
+    first, second = kubernetes.KubernetesOptions(), kubernetes.KubernetesOptions()
+    for job in (JOB, longest):
+        name = yaml.safe_load(kubernetes.manifest(job, first))["metadata"]["name"]
+        assert name != yaml.safe_load(kubernetes.manifest(job, second))["metadata"]["name"]
+        assert len(f"{name}-node-0-99-abcde") <= 63
+        assert f"jobset-name={name}," in kubernetes.how_to_fetch(job, first)
 
 
 def test_the_manifest_follows_the_published_schema_of_kubeflow_trainer() -> None:
@@ -192,14 +204,62 @@ def test_a_log_cannot_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
         carry.unpack("\n".join(carry.pack("0" * 1_000_000)))
 
 
-def test_the_carrier_passes_on_what_is_no_profile() -> None:
-    command = [sys.executable, "-m", "stash.launch.carry"]
+def test_the_carrier_passes_on_what_is_no_profile(tmp_path: Path) -> None:
+    document = tmp_path / "document"
+    command = [sys.executable, "-m", "stash.launch.carry", "cat", str(document)]
     for told in ('{"error": "no"}', links_of().to_json()):
-        done = subprocess.run(command, input=told, capture_output=True, text=True, check=True)
-        assert done.stdout == told
-    document = profile_of().to_json()
-    done = subprocess.run(command, input=document, capture_output=True, text=True, check=True)
-    assert carry.unpack(done.stdout).to_json() == document
+        document.write_text(told)
+        assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == told
+    document.write_text(profile_of().to_json())
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert carry.unpack(done.stdout) == profile_of()
+
+
+def test_the_carrier_ends_as_its_command_did() -> None:
+    command = [sys.executable, "-m", "stash.launch.carry", "sh", "-c"]
+    for ending, code in (("exit 3", 3), ("kill -9 $$", 137)):
+        assert subprocess.run([*command, ending]).returncode == code
+
+
+#: Stands for `stash profile`: once it is asked to end, it tells what it has.
+ENDS_POLITELY = """#!{python}
+import os, pathlib, signal, sys
+if "stash.launch.carry" in sys.argv:
+    os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+folder, asked = pathlib.Path(sys.argv[0]).parent, [signal.SIGTERM]
+signal.pthread_sigmask(signal.SIG_BLOCK, asked)
+(folder / "measures").touch()
+signal.sigwait(asked)
+sys.stdout.write((folder / "document").read_text())
+sys.exit(3)
+"""
+
+
+@pytest.mark.parametrize("platform", ["sky", "kubernetes"])
+def test_a_job_that_is_preempted_tells_the_rounds_that_it_has(
+    platform: str, tmp_path: Path
+) -> None:
+    alone = Job(workload="resnet18", options=("resnet18",))
+    if platform == "sky":
+        script = yaml.safe_load(sky.task(alone, sky.SkyOptions()))["run"]
+    else:
+        manifest = kubernetes.manifest(alone, kubernetes.KubernetesOptions(setup=("true",)))
+        script = yaml.safe_load(manifest)["spec"]["trainer"]["command"][2]
+    (tmp_path / "document").write_text(profile_of().to_json())
+    (tmp_path / "python3").write_text(ENDS_POLITELY.format(python=sys.executable))
+    (tmp_path / "python3").chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    with subprocess.Popen(
+        ["bash", "-c", script], env=environment, stdout=subprocess.PIPE, text=True
+    ) as running:
+        try:
+            assert until((tmp_path / "measures").exists, 30)
+            running.terminate()
+            log, _ = running.communicate(timeout=30)
+        finally:
+            running.kill()
+    assert running.returncode == 3
+    assert carry.unpack(log) == profile_of()
 
 
 def test_fetch_keeps_the_profile_of_a_log(tmp_path: Path, capsys: Captured) -> None:

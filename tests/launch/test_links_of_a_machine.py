@@ -10,11 +10,13 @@ import pytest
 
 import stash
 from launch.running import TINY
+from links import links_of
 from rooted import NEEDS_ROOT
 from stash.cli.main import main
 from stash.lab.network import hosts
 from stash.launch import links as launch_links
 from stash.launch.links import LinksRequest
+from stash.results.links import Links
 from stash.workloads.generate import cache_folder
 from workloads_for_tests.tiny import write_pictures
 
@@ -91,6 +93,24 @@ def test_what_cannot_be_probed_is_refused_beforehand(
 ) -> None:
     assert main(["links", *words.split()]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_links_that_their_folder_no_longer_takes_are_kept_beside_their_recording(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    out, run_folder = tmp_path / "out", tmp_path / "run"
+    run_folder.mkdir()
+
+    def probe(*details: object) -> launch_links.Probe:
+        out.rmdir()
+        out.touch()  # no folder any more
+        return launch_links.Probe(links_of(), run_folder, None)
+
+    monkeypatch.setattr(launch_links, "probe", probe)
+    probed = launch_links.measure_links(LinksRequest(device="cpu", storage=False, out=out))
+    assert probed.exit_code == 1 and probed.path.parent == run_folder
+    assert Links.load(probed.path) == links_of()
+    assert f"It was kept as {probed.path}" in capsys.readouterr().err
 
 
 def test_a_worker_of_another_launcher_probes_nothing(

@@ -43,7 +43,7 @@ def place(node: int, port: int, nodes: int = 2) -> Placement:
 @contextmanager
 def reception(nodes: int = 2) -> Iterator[tuple[Reception, int]]:
     port = free_port()
-    made = Reception(place(0, port, nodes), hello(0))
+    made = Reception(place(0, port, nodes), hello(0), 5)
     try:
         yield made, port
     finally:
@@ -78,6 +78,16 @@ def test_a_node_that_is_not_alike_is_refused_on_both_sides(
             made.wait_for_all(5)
 
 
+def test_values_that_are_as_long_as_can_be_are_refused_in_words_of_their_own() -> None:
+    name, longest = "x" * 512, "y" * 4000
+    theirs = {"host": name, "asked": {**ASKED, name: longest}}
+    with reception() as (made, port):
+        with pytest.raises(StashError, match=r"was started with x+ y+\.\.\., node 0"):
+            join(place(1, port), hello(1, **theirs), 5)
+        with pytest.raises(StashError, match="was started with"):
+            made.wait_for_all(5)
+
+
 def test_a_refusal_is_not_forgotten_when_the_next_node_is_alike() -> None:
     with reception(nodes=3) as (made, port):
         with pytest.raises(StashError, match="has torch"):
@@ -91,7 +101,7 @@ def test_a_refusal_is_not_forgotten_when_the_next_node_is_alike() -> None:
 def test_a_port_is_free_again_after_a_meeting() -> None:
     with reception() as (_, port):
         pass
-    again = Reception(place(0, port), hello(0))
+    again = Reception(place(0, port), hello(0), 5)
     again.close()
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port), 1.0)
@@ -116,12 +126,12 @@ def test_nodes_that_do_not_come_are_named() -> None:
 
 def test_a_port_that_is_taken_is_told_by_node_0() -> None:
     with reception() as (_, port), pytest.raises(StashError, match="Something else uses"):
-        Reception(place(0, port), hello(0))
+        Reception(place(0, port), hello(0), 5)
 
 
 def test_an_address_of_another_machine_is_told_by_node_0() -> None:
     with pytest.raises(UsageError, match="is no address of this machine"):
-        Reception(Placement(2, 0, "192.0.2.1", 29400), hello(0))
+        Reception(Placement(2, 0, "192.0.2.1", 29400), hello(0), 5)
 
 
 @pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\x00" * 200_000, b""])
@@ -142,6 +152,48 @@ def test_something_else_that_answers_is_told_by_other_nodes(answer: bytes) -> No
 def test_node_0_that_is_not_there_is_told_after_the_timeout() -> None:
     with pytest.raises(StashError, match=r"Node 0 cannot be reached at 127.0.0.1:.*--node-rank 0"):
         join(place(1, free_port()), hello(1), 0.3)
+
+
+class LateNames:
+    """Stands for a resolver that knows a name only from the third question on."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self._resolve = socket.getaddrinfo
+
+    def __call__(self, host: str, *details: Any, **more: Any) -> Any:
+        self.asked += 1
+        if self.asked < 3:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return self._resolve("127.0.0.1" if host == "node-0.job" else host, *details, **more)
+
+
+def test_nodes_wait_for_a_name_that_is_known_only_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(meeting, "RETRY_SECONDS", 0.01)
+    named = Placement(2, 0, "node-0.job", free_port())
+    for_node_0, for_node_1 = LateNames(), LateNames()
+    monkeypatch.setattr(socket, "getaddrinfo", for_node_0)
+    made = Reception(named, hello(0), 5)
+    monkeypatch.setattr(socket, "getaddrinfo", for_node_1)
+    channel = join(replace(named, node=1), hello(1), 5)
+    assert len(made.wait_for_all(5)) == 1
+    assert (for_node_0.asked, for_node_1.asked) == (3, 3)
+    channel.close()
+    made.close()
+
+
+def test_a_name_that_nobody_knows_is_told_after_the_timeout(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def unknown(*details: Any, **more: Any) -> Any:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    words = r"no host has been found by the name 'nowhere' for 0 s \(--timeout\)"
+    with pytest.raises(UsageError, match=words):
+        Reception(Placement(2, 0, "nowhere", 29400), hello(0), 0.1)
+    with pytest.raises(UsageError, match=words):
+        join(Placement(2, 1, "nowhere", 29400), hello(1), 0.1)
 
 
 @pytest.mark.parametrize(
@@ -216,6 +268,47 @@ def test_a_failure_that_others_caused_is_told_by_theirs() -> None:
         thread.join(5)
     assert failure is not None
     assert failure.message == "On node 1 (host-1): Worker 3 was ended by signal 9."
+
+
+def test_what_workers_elsewhere_said_is_shown_and_goes_into_no_document() -> None:
+    port = free_port()
+
+    def gang(plan: Plan, point: Any, alarm: Any) -> GangFailure:
+        return GangFailure(
+            "Worker 3 failed: KeyError.", quoting="Worker 3 failed: KeyError: s3cr3t."
+        )
+
+    thread, _ = run_follower(port, gang)
+    with leading(place(0, port), hello(0), 5) as lead:
+        with lead.launch(Plan(steps=("node",), workload="x")):
+            failure = lead.settle(GangFailure("connection closed by peer", is_echo=True))
+        lead.end(1, "failed")
+        thread.join(5)
+    assert failure is not None
+    assert failure.message == "On node 1 (host-1): Worker 3 failed: KeyError."
+    assert failure.shown == "On node 1 (host-1): Worker 3 failed: KeyError: s3cr3t."
+
+
+def test_where_all_nodes_only_saw_a_connection_close_each_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("stash.launch.nodes.STOP_SECONDS", 0.5)
+    port = free_port()
+
+    def gang(plan: Plan, point: Any, alarm: Any) -> GangFailure:
+        return GangFailure("Worker 1 failed: broken pipe.", is_echo=True)
+
+    thread, _ = run_follower(port, gang)
+    with leading(place(0, port), hello(0), 5) as lead:
+        with lead.launch(Plan(steps=("node",), workload="x")):
+            failure = lead.settle(GangFailure("Worker 0 failed: connection reset.", is_echo=True))
+        lead.end(1, "failed")
+        thread.join(5)
+    assert failure is not None
+    assert failure.message.splitlines() == [
+        "Worker 0 failed: connection reset.",
+        "On node 1 (host-1): Worker 1 failed: broken pipe.",
+    ]
 
 
 def test_a_node_that_leaves_raises_the_alarm_and_one_that_is_interrupted_ends_the_run() -> None:

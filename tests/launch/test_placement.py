@@ -77,9 +77,17 @@ def test_a_job_step_of_slurm_places_a_node() -> None:
     assert found.port != placed({**SLURM, "SLURM_JOB_ID": "123457"}).port
 
 
-def test_several_tasks_on_a_node_are_refused() -> None:
-    with pytest.raises(UsageError, match="--ntasks-per-node=1"):
-        placed({**SLURM, "SLURM_STEP_NUM_TASKS": "6"})
+@pytest.mark.parametrize("nodes", ["3", "1"])
+def test_several_tasks_on_a_node_are_refused(nodes: str) -> None:
+    several = {**SLURM, "SLURM_STEP_NUM_NODES": nodes, "SLURM_STEP_NUM_TASKS": "6"}
+    with pytest.raises(UsageError, match=f"one of 6 tasks on {nodes} node.*--ntasks-per-node=1"):
+        placed(several)
+    assert placed(several, nnodes=1) == Placement()
+
+
+def test_one_task_on_one_node_of_slurm_is_one_machine() -> None:
+    alone = {**SLURM, "SLURM_STEP_NUM_NODES": "1", "SLURM_STEP_NUM_TASKS": "1"}
+    assert placed(alone) == Placement()
 
 
 def test_a_batch_script_of_slurm_alone_is_one_machine() -> None:

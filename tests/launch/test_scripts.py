@@ -243,8 +243,12 @@ def test_a_script_that_ends_early_is_quoted_its_rounds_and_its_checkpoints_are_k
     assert_no_orphans(folder)
     run = measured.profile.run
     assert measured.exit_code == 1 and run.rounds >= 1 and run.stopped_because == "failed"
-    assert "Worker 1 failed: the script called sys.exit('the licence has expired')" in run.message
-    assert "my last words" in run.message
+    said = measured.last_words or ""
+    assert "Worker 1 failed: the script called sys.exit('the licence has expired')" in said
+    assert "my last words" in said
+    document = measured.path.read_text()
+    assert "Worker 1 failed: the script called sys.exit(...)" in run.message
+    assert "licence" not in document and "my last words" not in document
     left = list((folder / "checkpoints").iterdir())
     assert [path.name for path in left] == ["model-0.pt"]
     assert left[0].read_bytes() == b"of last week"

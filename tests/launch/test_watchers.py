@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from launch.running import temporary_files_in
+from profiles import HAND_WORKED, facts, rounds_of
 from stash.engine.direct import Direct
 from stash.engine.plan import RECORDING, Plan
+from stash.errors import StashError
+from stash.launch import api, resume
 from stash.launch.api import _while_it_lasts
-from stash.launch.supervise import Event, uninterrupted
+from stash.launch.nodes import Lead
+from stash.launch.request import Request, prepare
+from stash.launch.supervise import Event, interrupt_on_terminate, uninterrupted
+from stash.results import store
+from stash.results.profile import Profile
+from stash.results.recording import Recorder
 
 
 @pytest.mark.parametrize("error", [BrokenPipeError(), SystemExit(1), OSError(5, "gone")])
@@ -45,6 +56,20 @@ def test_a_second_signal_does_not_cost_what_is_being_saved(number: signal.Signal
     assert signal.getsignal(number) is before
 
 
+def test_a_scheduler_may_end_a_run_twice() -> None:
+    """Whoever has started a command passes a signal on that the command may have got already."""
+    restore = interrupt_on_terminate()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except KeyboardInterrupt:
+            pytest.fail("interrupted again")
+    finally:
+        restore()
+
+
 def workers(monkeypatch: pytest.MonkeyPatch, **environment: str) -> None:
     for name, value in {"RANK": "0", "GROUP_RANK": "0", **environment}.items():
         monkeypatch.setenv(name, value)
@@ -64,6 +89,65 @@ def test_rounds_of_a_launch_that_was_killed_do_not_get_into_the_next(
     again = Direct.prepare(PLAN, tmp_path)
     assert again.run_folder == first.run_folder
     assert not (again.run_folder / RECORDING).exists()
+
+
+def ended_with_rounds(out: Path, monkeypatch: pytest.MonkeyPatch) -> Direct:
+    """The first worker of a launch of one's own, which has recorded and now fails."""
+    workers(monkeypatch)
+    direct = Direct.prepare(PLAN, out)
+    recorder = Recorder(direct.run_folder / RECORDING)
+    for event in (facts(), *rounds_of([[HAND_WORKED] * 3])):
+        recorder.write(event)
+    recorder.close()
+    direct.end("Worker 0 failed: KeyError.", "Worker 0 failed: KeyError: s3cr3t.")
+    return direct
+
+
+def test_a_launch_of_ones_own_tells_what_its_script_said_and_keeps_it_out_of_the_profile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended_with_rounds(tmp_path, monkeypatch)
+    (path,) = tmp_path.iterdir()
+    assert Profile.load(path).run.message == "Worker 0 failed: KeyError."
+    assert "KeyError: s3cr3t." in capsys.readouterr().err and "s3cr3t" not in path.read_text()
+
+
+def full_disk(*details: object, **more: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_logs_and_recording_stay_where_no_place_takes_the_profile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "train.py"
+    script.touch()
+    prepared = prepare(Request(workload=str(script), device="cpu", nproc_per_node=2))
+
+    def run(*details: Any) -> tuple[None, bool]:
+        details[4].add([facts(), *rounds_of([[HAND_WORKED] * 3])])
+        return None, False
+
+    monkeypatch.setattr(api, "_run_launches", run)
+    monkeypatch.setattr(store, "write_whole", full_disk)
+    with temporary_files_in(tmp_path), pytest.raises(StashError) as told:
+        api._measure_and_save(prepared, Lead.alone(), None, lambda events: None)
+    (kept,) = tmp_path.glob("stash-run-*")
+    assert str(kept) in told.value.message
+
+
+def test_output_of_a_script_that_has_no_room_is_told_and_stays(tmp_path: Path) -> None:
+    (problem,) = api._keep_output(tmp_path, tmp_path / "no folder" / "x.log")
+    assert f"All of it is in {tmp_path}." in problem
+    assert api._keep_output(tmp_path, tmp_path / "x.log") == []
+
+
+def test_a_recording_stays_until_its_profile_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(store, "write_whole", full_disk)
+    direct = ended_with_rounds(tmp_path, monkeypatch)
+    assert f"--resume {direct.run_folder}" in capsys.readouterr().err
+    assert resume.load(direct.run_folder, tmp_path).run.rounds == 3
 
 
 def test_workers_of_one_launch_share_a_folder_and_pods_do_not(

@@ -52,6 +52,31 @@ def test_a_slow_worker_is_told_with_its_number_and_host() -> None:
     assert "On node 1 (b), worker 3 is slower" in check.message
 
 
+def test_a_slow_node_of_one_worker_is_told_from_step_node() -> None:
+    """Nothing else is measured there in which nobody waits."""
+    alone = machine(nodes=2, workers_per_node=1, hosts=("a", "b"))
+    rounds = [
+        Round(
+            launch=0,
+            number=number,
+            at_seconds=float(number),
+            blocks=(
+                block(
+                    "node",
+                    0.1,
+                    seconds=(0.2 + 0.0002 * (number % 3), None),
+                    held_seconds=(None, 0.24 + 0.0002 * (number % 2)),
+                ),
+                block("scaleout", 0.18),
+            ),
+        )
+        for number in range(8)
+    ]
+    check = {one.name: one for one in checks_of(rounds, alone)}["pace"]
+    assert check.status == "warn"
+    assert "All workers of node 1 (b) are slower" in check.message
+
+
 def one_round(number: int) -> Round:
     blocks = tuple(block(step, seconds) for step, seconds in STEPS.items())
     return Round(launch=0, number=number, at_seconds=float(number), blocks=blocks)

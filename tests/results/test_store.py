@@ -51,12 +51,37 @@ def test_nothing_but_profiles_is_left_behind(profile: Profile, tmp_path: Path) -
     assert names_in(tmp_path) == ["one.json"]
 
 
+def full_disk(descriptor: int) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_profile_that_its_folder_does_not_take_is_kept_in_the_next_best_place(
+    profile: Profile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    no_folder, home = tmp_path / "file", tmp_path / "home"
+    no_folder.touch()
+    home.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(no_folder))
+    monkeypatch.setenv("HOME", str(home))
+    kept = store.keep(profile, no_folder, no_folder)
+    assert kept.path.parent == home and Profile.load(kept.path) == profile
+    assert kept.problem is not None and f"It was kept as {kept.path}." in kept.problem
+    assert store.keep(profile, tmp_path / "out", tmp_path).problem is None
+    beside = store.keep(profile, no_folder, tmp_path)
+    assert beside.path.parent == tmp_path
+
+
+def test_where_no_place_takes_a_profile_the_error_tells_where_its_rounds_are(
+    profile: Profile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "fsync", full_disk)
+    with pytest.raises(StashError, match=f"No space left.*`--resume {tmp_path}` goes on with them"):
+        store.keep(profile, tmp_path / "out", tmp_path)
+
+
 def test_a_crash_while_writing_leaves_no_half_profile(
     profile: Profile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full_disk(descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
     monkeypatch.setattr(os, "fsync", full_disk)
     with pytest.raises(StashError, match="No space left"):
         store.save(profile, tmp_path)

@@ -23,6 +23,7 @@ from stash.results.comparison import (
     excludes_zero,
     first_difference,
     ratio,
+    short,
     unlike,
 )
 from stash.results.document import Interval, Model, Name, Positive, Text, derived
@@ -164,9 +165,17 @@ def _require_one_and_many(one: Profile, many: Profile) -> None:
 def _unlike_for_network(one: Profile, many: Profile) -> Difference | None:
     if one.machine.workers != many.machine.workers:
         return Difference("machine.workers", str(one.machine.workers), str(many.machine.workers))
-    return first_difference(
-        one, many, workload=SAME_FOR_NETWORK, machine=(*SAME_SOFTWARE, "device", "devices")
+    found = first_difference(
+        one, many, workload=SAME_FOR_NETWORK, machine=(*SAME_SOFTWARE, "device")
     )
+    if found is not None or _kinds(one) == _kinds(many):
+        return found
+    return Difference("machine.devices", short(_kinds(one)), short(_kinds(many)))
+
+
+def _kinds(profile: Profile) -> str:
+    """Of devices. A profile lists those of one node, so several nodes list fewer of them."""
+    return ", ".join(sorted(set(profile.machine.devices)))
 
 
 def _percent_more(times: Interval) -> Interval:

@@ -185,7 +185,8 @@ def kubernetes(
     platform.submit(text)
     if not wait:
         later = f"`{platform.how_to_fetch(job, options)}` brings the profile"
-        return _print_submitted("kubernetes", f"TrainJob {job.name}", later, as_json)
+        what = f"TrainJob {platform.name_of(job, options)}"
+        return _print_submitted("kubernetes", what, later, as_json)
     return _print_profile(unpack(platform.wait(job, options)), out, as_json)
 
 

@@ -44,7 +44,7 @@ def links(
     ] = False,
 ) -> int:
     """Probe links: all-reduce over message sizes, copies by 1, 2, ... devices at once, storage."""
-    from stash.cli.output import print_document, report_console
+    from stash.cli.output import print_document, print_error, report_console
     from stash.cli.profile import print_followed
     from stash.launch import placement
     from stash.launch.links import LinksRequest, take_part_in_links
@@ -68,6 +68,8 @@ def links(
     if not placement.place(request, os.environ).leads:
         return print_followed(take_part_in_links(request), as_json)
     probed = _measure(request)
+    if probed.last_words is not None:
+        print_error(probed.last_words, probed.exit_code, as_json=False)
     if as_json:
         print_document(probed.links)
     else:

@@ -106,7 +106,7 @@ def profile(
     ] = False,
     resume: Annotated[
         Path | None,
-        typer.Option(help="Go on with the rounds of this profile; it stays as it is."),
+        typer.Option(help="Go on with the rounds of this profile, or run folder; it stays."),
     ] = None,
     links: Annotated[
         bool, typer.Option("--links", help="Probe links, too, as `stash links` does.")
@@ -234,7 +234,7 @@ def _alike_at_every_count(request: Request, most: int) -> Request:
 
 
 def _measure(request: Request) -> Measured:
-    from stash.cli.output import progress_console
+    from stash.cli.output import print_error, progress_console
     from stash.engine.plan import MIN_ROUNDS
     from stash.launch.api import measure
     from stash.launch.placement import place
@@ -264,7 +264,10 @@ def _measure(request: Request) -> Measured:
             progress.tick()
 
         progress.phase("preparing")
-        return measure(request, show)
+        measured = measure(request, show)
+    if measured.last_words is not None:
+        print_error(measured.last_words, measured.exit_code, as_json=False)
+    return measured
 
 
 def _print(measured: Measured) -> None:

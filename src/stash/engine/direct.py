@@ -72,29 +72,45 @@ class Direct:
             (run_folder / RECORDING).unlink(missing_ok=True)
         return cls(plan, run_folder, out.absolute(), leads)
 
-    def end(self, failure: str | None) -> None:
-        """Tell of a failure; the first worker keeps what was measured, and tells where."""
+    def end(self, failure: str | None, quoting: str | None = None) -> None:
+        """Tell of a failure; the first worker keeps what was measured, and tells where.
+
+        Words that quote the script are for the terminal, the others for the profile.
+        """
         if failure is not None:
-            print(f"stash: {failure}", file=sys.stderr)
+            print(f"stash: {quoting or failure}", file=sys.stderr)
         if not self.leads:
             if os.environ.get("LOCAL_RANK") == "0" != os.environ.get("GROUP_RANK", "0"):
                 shutil.rmtree(self.run_folder, ignore_errors=True)  # another node's own
             return
-        try:
-            made = self._profile(failure)
-            path = store.save(made, self.out)
-        except StashError as error:
-            print(f"stash: {error.message}", file=sys.stderr)
-        else:
-            print(f"stash: {made.run.rounds} rounds; profile written to {path}", file=sys.stderr)
-            print(f"stash: `stash show {path}` prints the report", file=sys.stderr)
+        made = self._profile(failure)
+        if made is None:
+            print("stash: No round was completed, so there is nothing to report.", file=sys.stderr)
+        elif not self._keep(made):
+            return
         shutil.rmtree(self.run_folder, ignore_errors=True)
 
-    def _profile(self, failure: str | None) -> Profile:
+    def _keep(self, made: Profile) -> bool:
+        """Write the profile; whether it lies elsewhere than its recording, which may go then."""
+        try:
+            kept = store.keep(made, self.out, self.run_folder)
+        except StashError as error:
+            print(f"stash: {error.message}", file=sys.stderr)
+            return False
+        if kept.problem is not None:
+            print(f"stash: {kept.problem}", file=sys.stderr)
+        print(f"stash: {made.run.rounds} rounds; profile written to {kept.path}", file=sys.stderr)
+        print(f"stash: `stash show {kept.path}` prints the report", file=sys.stderr)
+        return kept.path.parent != self.run_folder
+
+    def _profile(self, failure: str | None) -> Profile | None:
+        """Of the complete rounds, where there are any."""
         from stash.results.assemble import Outcome, Recording, assemble
 
         recording = Recording()
         recording.add(RecordingReader(self.run_folder / RECORDING).new_events())
+        if not recording.rounds or not recording.facts:
+            return None
         outcome = Outcome(
             id=secrets.token_hex(4),
             created=datetime.now(timezone.utc).replace(microsecond=0),

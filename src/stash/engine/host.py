@@ -19,6 +19,7 @@ import os
 import runpy
 import signal
 import sys
+import sysconfig
 import traceback
 from pathlib import Path
 from types import ModuleType
@@ -26,7 +27,7 @@ from typing import NoReturn
 
 import psutil
 
-from stash.engine.direct import Direct, add_options
+from stash.engine.direct import Direct, Terminated, add_options
 from stash.engine.plan import Plan
 from stash.errors import StashError
 from stash.hardware.machine import this_machine
@@ -35,6 +36,12 @@ PR_SET_PDEATHSIG = 1
 #: By it the launcher asks a worker where it is. Scripts have handlers of their own for SIGUSR1 and
 #: SIGUSR2, such as Slurm's warning before a job ends.
 WHERE_SIGNAL = getattr(signal, "SIGRTMAX", signal.SIGUSR1)
+#: Code that is not the script's own.
+LIBRARIES = (
+    *(sysconfig.get_path(name) for name in ("stdlib", "platlib", "purelib")),
+    str(Path(__file__).parent.parent),
+    "<",
+)
 
 
 def main() -> NoReturn:
@@ -100,12 +107,17 @@ class _Worker:
         except SystemExit as ended:
             if os.getpid() != self._process:
                 raise  # a process that the script has forked ends in its own way
-            self._fail(f"the script called sys.exit({ended.code!r}), {self._how_far()}", "")
+            code, far = ended.code, self._how_far()
+            harmless = repr(code) if code is None or isinstance(code, int) else "..."
+            self._fail(
+                f"the script called sys.exit({harmless}), {far}",
+                quoting=f"the script called sys.exit({code!r}), {far}",
+            )
         except BaseException as error:
             if os.getpid() != self._process:
                 raise
             self._leave(error)
-        self._fail(f"the script ended before the measurement was done, {self._how_far()}", "")
+        self._fail(f"the script ended before the measurement was done, {self._how_far()}")
 
     def probe_links(self) -> NoReturn:
         """No script: the links themselves are measured."""
@@ -127,30 +139,48 @@ class _Worker:
         """At once, from wherever the script is: no `finally` of its own saves a checkpoint."""
         if error is None:
             self._end(0, None)
-        if isinstance(error, StashError):
-            self._fail(error.message, "")
+        if isinstance(error, StashError | Terminated):
+            self._fail(str(error))
         text = "".join(traceback.format_exception(error))
         print(text, file=sys.stderr)
-        self._fail(f"{type(error).__name__}: {error}", text)
+        kind = type(error).__name__
+        self._fail(f"{kind}{_place_of(error)}", quoting=f"{kind}: {error}", detail=text)
 
-    def _fail(self, message: str, detail: str) -> NoReturn:
-        """Tell the launcher; it names the worker and shows its last lines."""
+    def _fail(self, message: str, *, quoting: str = "", detail: str = "") -> NoReturn:
+        """Tell the launcher; it names the worker and shows its last lines.
+
+        The message goes into documents. What the script says itself may hold secrets: only the
+        terminal and the logs quote it.
+        """
         rank = os.environ.get("RANK", "0")
         message = message.rstrip(".")
-        error = {"rank": int(rank), "message": message[:4000], "traceback": detail[-20000:]}
+        quoting = quoting.rstrip(".") or message
+        error = {
+            "rank": int(rank),
+            "message": message[:4000],
+            "quoting": quoting[:4000],
+            "traceback": detail[-20000:],
+        }
         with contextlib.suppress(OSError):
             (self._run_folder / f"error-{rank}.json").write_text(json.dumps(error))
-        self._end(1, f"Worker {rank} failed: {message}.")
+        self._end(1, f"Worker {rank} failed: {message}.", f"Worker {rank} failed: {quoting}.")
 
-    def _end(self, code: int, failure: str | None) -> NoReturn:
+    def _end(self, code: int, failure: str | None, quoting: str | None = None) -> NoReturn:
         with contextlib.suppress(Exception):
             self._switchboard.close()
         _end_children()
         if self._direct is not None:
-            self._direct.end(failure)
+            self._direct.end(failure, quoting)
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)  # a script ended in the middle has threads and groups that wait for more
+
+
+def _place_of(error: BaseException) -> str:
+    """The script's own line that led to an error, or else the line that raised it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not frame.filename.startswith(LIBRARIES)]
+    return "".join(f" at {Path(one.filename).name}:{one.lineno}" for one in (own or frames)[-1:])
 
 
 def _run_script(is_module: bool, words: list[str]) -> None:

@@ -47,6 +47,8 @@ class Measured:
     profile: Profile
     path: Path
     exit_code: int
+    #: With what a worker that failed said and wrote. It may hold secrets: for terminals alone.
+    last_words: str | None = None
 
 
 def profile(workload: str, **options: Any) -> Profile:
@@ -155,9 +157,12 @@ def _measure_and_save(
         id=secrets.token_hex(4),
         created=datetime.now(timezone.utc).replace(microsecond=0),
         half_width_asked=request.half_width,
-        failure=failure,
+        failure=None if failure is None else failure.message,
         interrupted=interrupted,
-        checks=(*lead.checks(), *([] if earlier is None else [resume.check_of(earlier)])),
+        checks=(
+            *lead.checks(),
+            *([] if earlier is None else [resume.check_of(earlier, recording.facts)]),
+        ),
     )
     if not recording.rounds or not recording.facts:
         raise StashError(
@@ -165,46 +170,46 @@ def _measure_and_save(
         )
     with uninterrupted():
         made = assemble(recording, outcome)
+    last_words = None if failure is None else failure.quoting or None
     if request.links and failure is None and not interrupted:
-        made, interrupted = _with_links(made, prepared, lead, listen)
+        made, interrupted, last_words = _with_links(made, prepared, lead, listen)
     with uninterrupted():
-        path = _save(made, request.out, run_folder)
+        kept = store.keep(made, request.out, run_folder)
+        problems = [] if kept.problem is None else [kept.problem]
         if is_script(request):
-            _keep_output(run_folder, path.with_suffix(".log"))
-    failed = failure is not None or path.parent == run_folder
-    if not failed:
+            problems += _keep_output(run_folder, kept.path.with_suffix(".log"))
+    for problem in problems:
+        print(f"stash: {problem}", file=sys.stderr)
+    failed = failure is not None or kept.problem is not None
+    if not failed and not problems:
         shutil.rmtree(run_folder, ignore_errors=True)
-    return Measured(made, path, INTERRUPTED if interrupted else int(failed))
+    return Measured(made, kept.path, INTERRUPTED if interrupted else int(failed), last_words)
 
 
 def _with_links(
     made: Profile, prepared: Prepared, lead: Lead, listen: Listener
-) -> tuple[Profile, bool]:
+) -> tuple[Profile, bool, str | None]:
     """The profile with the links that it ran over, and whether probing them was interrupted.
 
-    Where they cannot be probed, the profile is kept without them and says so.
+    Where they cannot be probed, the profile is kept without them and says so; why is told beside.
     """
     plan = prepared.plan.model_copy(update={"launch": made.run.launches})
     try:
         links = beside_a_profile(lead, plan, prepared.workers, prepared.threads, listen)
     except KeyboardInterrupt:
-        return made, True
+        return made, True, None
     except Exception as error:  # whatever it is, the profile is there already
-        missing = Check(name="links", status="warn", message=str(error)[:4000])
+        missing = Check(
+            name="links",
+            status="warn",
+            message="The links could not be probed after the rounds.",
+            next="`stash links` probes them alone, and tells why it cannot.",
+        )
         kept = made.model_copy(update={"checks": (*made.checks, missing)})
-        return kept, isinstance(error, StashError) and error.exit_code == INTERRUPTED
+        interrupted = isinstance(error, StashError) and error.exit_code == INTERRUPTED
+        return kept, interrupted, str(error)
     interrupted = links.run.stopped_because == "interrupted"
-    return made.model_copy(update={"links": links}), interrupted
-
-
-def _save(made: Profile, folder: Path, run_folder: Path) -> Path:
-    """In the store; where that has become full or unwritable meanwhile, beside the logs."""
-    try:
-        return store.save(made, folder)
-    except StashError as error:
-        kept = store.save(made, run_folder)
-        print(f"stash: {error.message} It was kept as {kept}.", file=sys.stderr)
-        return kept
+    return made.model_copy(update={"links": links}), interrupted, None
 
 
 def _told_elsewhere(measured: Measured) -> str:
@@ -214,12 +219,19 @@ def _told_elsewhere(measured: Measured) -> str:
     return f"{why}Profile written on {platform.node() or 'node 0'}: {measured.path.absolute()}"
 
 
-def _keep_output(run_folder: Path, log: Path) -> None:
-    """What the script's first worker wrote, beside the profile."""
-    with log.open("wb") as kept:
-        for name in ("stdout.log", "stderr.log"):
-            for path in sorted(run_folder.glob(f"launch-*/logs/*/attempt_0/0/{name}")):
-                kept.write(path.read_bytes())
+def _keep_output(run_folder: Path, log: Path) -> list[str]:
+    """What the script's first worker wrote, beside the profile; a problem, where it has no room."""
+    try:
+        with log.open("wb") as kept:
+            for name in ("stdout.log", "stderr.log"):
+                for path in sorted(run_folder.glob(f"launch-*/logs/*/attempt_0/0/{name}")):
+                    kept.write(path.read_bytes())
+    except OSError as error:
+        reason = error.strerror or error
+        return [
+            f"Cannot write the script's output to {log}: {reason}. All of it is in {run_folder}."
+        ]
+    return []
 
 
 def _run_launches(
@@ -229,7 +241,7 @@ def _run_launches(
     run_folder: Path,
     recording: Recording,
     listen: Listener,
-) -> tuple[str | None, bool]:
+) -> tuple[GangFailure | None, bool]:
     """All launches, one after the other; ends at the first that fails or is interrupted."""
 
     def take(events: Iterable[Event]) -> None:
@@ -253,7 +265,7 @@ def _run_launches(
                 failure = _run_gang(prepared, plan, folder, take, point, lead.alarm)
                 failure = lead.settle(failure)
             if failure is not None:
-                return f"{failure.message}\nAll logs: {folder}", False
+                return failure.told_with(after=f"\nAll logs: {folder}"), False
     except KeyboardInterrupt:
         return None, True
     return None, False
@@ -279,8 +291,8 @@ def _run_gang(
     )
 
 
-def _nothing_measured(failure: str | None, run_folder: Path) -> str:
+def _nothing_measured(failure: GangFailure | None, run_folder: Path) -> str:
     if failure is None:
         shutil.rmtree(run_folder, ignore_errors=True)
         return "Interrupted before the first round was complete: nothing was measured."
-    return f"{failure}\nNo round was complete, so nothing was saved."
+    return f"{failure.shown}\nNo round was complete, so nothing was saved."

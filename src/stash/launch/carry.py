@@ -1,6 +1,6 @@
 """Carries a profile through a log: where nodes share no folder with the user, their logs come back.
 
-    stash profile ... --json | python -m stash.launch.carry
+    python -m stash.launch.carry stash profile ... --json
 
 Every line says which part of how many it is, so that prefixes of a platform and lines of other
 nodes in between do no harm.
@@ -10,8 +10,13 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
+import os
 import re
+import signal
+import subprocess
 import sys
+import threading
 import zlib
 
 from stash.errors import StashError
@@ -69,11 +74,42 @@ def _inflated(parts: dict[int, str]) -> bytes:
 
 
 def main() -> None:
-    """Standard input to standard output; what is no profile passes unchanged."""
-    told = sys.stdin.read()
-    if '"stash.profile/' in told[:200]:
-        told = "\n".join(pack(told)) + "\n"
-    sys.stdout.write(told)
+    """Run a command and pass on what it prints; what is no profile passes unchanged."""
+    code, told = _run(sys.argv[1:])
+    if b'"stash.profile/' in told[:200]:
+        told = "\n".join(pack(told.decode())).encode() + b"\n"
+    sys.stdout.buffer.write(told)
+    sys.stdout.flush()
+    sys.exit(code)
+
+
+def _run(command: list[str]) -> tuple[int, bytes]:
+    """A command's exit code and output. SIGTERM is for the command, which then tells its rounds."""
+    output: list[bytes] = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as running:
+        signal.signal(signal.SIGTERM, lambda number, frame: _end(running))
+        pipe = running.stdout
+        assert pipe is not None
+        reading = threading.Thread(target=lambda: output.append(pipe.read()))
+        reading.start()
+        running.returncode = _exit_code(running.pid)
+        reading.join()
+    return running.returncode, output[0]
+
+
+def _end(running: subprocess.Popen[bytes]) -> None:
+    if running.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(running.pid, signal.SIGTERM)
+
+
+def _exit_code(process: int) -> int:
+    """Of a child, as a shell has it. The first process of a container also buries all orphans."""
+    while True:
+        ended, status = os.wait()
+        if ended == process:
+            code = os.waitstatus_to_exitcode(status)
+            return code if code >= 0 else 128 - code
 
 
 if __name__ == "__main__":

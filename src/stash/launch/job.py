@@ -14,6 +14,9 @@ import yaml
 
 from stash.errors import StashError
 
+#: Before the command of a node whose log brings the profile back. `exec`, so that SIGTERM comes.
+CARRIED = "exec python3 -m stash.launch.carry"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Job:

@@ -8,14 +8,15 @@ variables that Trainer sets.
 from __future__ import annotations
 
 import json
+import secrets
 import shlex
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from stash.errors import StashError
-from stash.launch.job import Job, as_yaml, required
+from stash.launch.job import CARRIED, Job, as_yaml, required
 
 RUNTIME = "torch-distributed"
 POLL_SECONDS = 5.0
@@ -33,11 +34,18 @@ class KubernetesOptions:
     cpus_per_node: str | None = None
     memory_per_node: str | None = None
     setup: tuple[str, ...] = ()
+    #: A second job of the same workload needs a name of its own.
+    mark: str = field(default_factory=lambda: secrets.token_hex(3))
+
+
+def name_of(job: Job, options: KubernetesOptions) -> str:
+    """What the TrainJob is called. Names of pods are made from it, of at most 63 characters."""
+    return f"{job.name[:38].strip('-')}-{options.mark}"
 
 
 def manifest(job: Job, options: KubernetesOptions) -> str:
     """The TrainJob as YAML."""
-    metadata = {"name": job.name, "namespace": options.namespace}
+    metadata = {"name": name_of(job, options), "namespace": options.namespace}
     document = {
         "apiVersion": "trainer.kubeflow.org/v1alpha1",
         "kind": "TrainJob",
@@ -52,7 +60,7 @@ def manifest(job: Job, options: KubernetesOptions) -> str:
 
 def _trainer(job: Job, options: KubernetesOptions) -> dict[str, object]:
     command = job.command(["python3", "-m", "stash"], _ENDPOINT, '"$PET_NODE_RANK"', ["--json"])
-    lines = ["set -eo pipefail", *options.setup, f"{command} | python3 -m stash.launch.carry", ""]
+    lines = ["set -eo pipefail", *options.setup, f"{CARRIED} {command}", ""]
     amounts = _without_nothing(
         {
             "cpu": options.cpus_per_node,
@@ -82,8 +90,8 @@ def submit(text: str) -> None:
 
 def wait(job: Job, options: KubernetesOptions) -> str:
     """Until the job has ended in one way or the other; the log of its first pod."""
-    where = _where(options)
-    while not _has_ended(_kubectl(["get", "trainjob", job.name, *where, "-o", "json"])):
+    state = ["get", "trainjob", name_of(job, options), *_where(options), "-o", "json"]
+    while not _has_ended(_kubectl(state)):
         time.sleep(POLL_SECONDS)
     return _kubectl(_logs(job, options))
 
@@ -95,7 +103,7 @@ def how_to_fetch(job: Job, options: KubernetesOptions) -> str:
 
 def _logs(job: Job, options: KubernetesOptions) -> list[str]:
     first = (
-        f"jobset.sigs.k8s.io/jobset-name={job.name},"
+        f"jobset.sigs.k8s.io/jobset-name={name_of(job, options)},"
         "jobset.sigs.k8s.io/replicatedjob-name=node,batch.kubernetes.io/job-completion-index=0"
     )
     return ["logs", "--selector", first, *_where(options), "--container=node", "--tail=-1"]

@@ -6,6 +6,7 @@ import os
 import platform
 import secrets
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -38,6 +39,7 @@ from stash.launch.supervise import (
 from stash.results import store
 from stash.results.assemble_links import Probing, assemble_links
 from stash.results.links import Links
+from stash.results.recording import LinkRound
 from stash.results.store import DEFAULT_FOLDER
 
 SMALLEST_BYTES = 4 << 10
@@ -71,6 +73,7 @@ class Probed:
     links: Links
     path: Path
     exit_code: int
+    last_words: str | None = None  # of a worker that failed, for terminals alone
 
 
 def links(**options: Any) -> Links:
@@ -95,10 +98,15 @@ def measure_links(request: LinksRequest, listen: Listener = lambda events: None)
         plan = prepared.plan.model_copy(update={"links": _links_plan(request.max_bytes, files)})
         found = probe(lead, plan, prepared.workers, prepared.threads, listen)
         with uninterrupted():
-            path = store.save(found, request.out)
-        code = {"interrupted": 3, "failed": 1}.get(found.run.stopped_because, 0)
-        lead.end(code, f"Links written on {platform.node()}: {path}")
-    return Probed(found, path, code)
+            kept = store.keep(found.links, request.out, found.run_folder)
+        if kept.problem is None:
+            found.clear()
+        else:
+            print(f"stash: {kept.problem}", file=sys.stderr)
+        done = 0 if kept.problem is None else 1
+        code = {"interrupted": 3, "failed": 1}.get(found.links.run.stopped_because, done)
+        lead.end(code, f"Links written on {platform.node()}: {kept.path}")
+    return Probed(found.links, kept.path, code, found.last_words)
 
 
 def take_part_in_links(request: LinksRequest) -> Followed:
@@ -127,7 +135,21 @@ def take_part_in_links(request: LinksRequest) -> Followed:
         restore()
 
 
-def probe(lead: Lead, plan: Plan, workers: int, threads: int | None, listen: Listener) -> Links:
+@dataclass(frozen=True)
+class Probe:
+    """What one launch found, and where its recording and its logs are."""
+
+    links: Links
+    run_folder: Path
+    last_words: str | None
+
+    def clear(self) -> None:
+        """Once the document is kept, only logs of a failure are worth their room."""
+        if self.links.run.stopped_because != "failed":
+            shutil.rmtree(self.run_folder, ignore_errors=True)
+
+
+def probe(lead: Lead, plan: Plan, workers: int, threads: int | None, listen: Listener) -> Probe:
     """One launch on all nodes, and the document of its rounds."""
     events: list[Event] = []
 
@@ -138,7 +160,8 @@ def probe(lead: Lead, plan: Plan, workers: int, threads: int | None, listen: Lis
 
     plan = plan.model_copy(update={"hosts": lead.hosts})
     run_folder = Path(tempfile.mkdtemp(prefix="stash-run-"))
-    failure, interrupted = None, False
+    failure: GangFailure | None = None
+    interrupted = False
     restore = interrupt_on_terminate()
     try:
         with lead.launch(plan) as point:
@@ -152,22 +175,24 @@ def probe(lead: Lead, plan: Plan, workers: int, threads: int | None, listen: Lis
                 point=point,
                 alarm=lead.alarm,
             )
-            failure = lead.settle(ended)
+            settled = lead.settle(ended)
+            failure = settled and settled.told_with(after=f"\nAll logs: {run_folder}")
     except KeyboardInterrupt:
         interrupted = True
     finally:
         restore()
-    if failure is None:
-        shutil.rmtree(run_folder, ignore_errors=True)
+    if failure is None and not any(isinstance(event, LinkRound) for event in events):
+        shutil.rmtree(run_folder, ignore_errors=True)  # interrupted at once: nothing was measured
     probing = Probing(
         id=secrets.token_hex(4),
         created=datetime.now(timezone.utc).replace(microsecond=0),
         topology=nvml.topology(),
-        failure=None if failure is None else f"{failure.message}\nAll logs: {run_folder}",
+        failure=None if failure is None else failure.message,
+        quoting="" if failure is None else failure.quoting,
         interrupted=interrupted,
         checks=lead.checks(),
     )
-    return assemble_links(events, probing)
+    return Probe(assemble_links(events, probing), run_folder, probing.quoting or None)
 
 
 def beside_a_profile(
@@ -184,7 +209,9 @@ def beside_a_profile(
             "max_seconds": defaults.max_minutes * 60.0,
             "links": _links_plan(defaults.max_bytes, files),
         }
-        return probe(lead, plan.model_copy(update=known), workers, threads, listen)
+        found = probe(lead, plan.model_copy(update=known), workers, threads, listen)
+    found.clear()
+    return found.links
 
 
 @dataclass(frozen=True)

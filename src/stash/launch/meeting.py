@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import psutil
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
@@ -24,6 +24,8 @@ from stash.errors import StashError, UsageError
 from stash.launch.placement import Placement
 from stash.results.document import Count, Model, Name, Text
 
+T = TypeVar("T")
+
 #: More than any document of ours takes; a peer that sends more is none.
 MAX_LINE_BYTES = 64 * 1024
 BEAT_SECONDS = 1.0
@@ -32,6 +34,9 @@ HANDSHAKE_SECONDS = 10.0
 RETRY_SECONDS = 0.25
 #: A node that has been silent for longer than this is told of.
 SILENCE_SECONDS = 5 * BEAT_SECONDS
+#: Of a value that two nodes do not agree on. Names are bounded already, so that a refusal that
+#: quotes two of these is a document still.
+QUOTED_LENGTH = 1000
 
 
 class Hello(Model):
@@ -74,6 +79,7 @@ class Done(Model):
     kind: Literal["done"] = "done"
     launch: Count
     failure: Text | None
+    quoting: Text = ""  # the same with what the workers wrote
     is_echo: bool = False  # it failed only because others had
     interrupted: bool = False
 
@@ -201,13 +207,13 @@ class Member:
 class Reception:
     """The first node's side: listens, lets nodes in, refuses what does not belong."""
 
-    def __init__(self, place: Placement, own: Hello) -> None:
+    def __init__(self, place: Placement, own: Hello, timeout_seconds: float) -> None:
         self._place = place
         self._own = own
         self._refusal: str | None = None
         self._members: dict[int, Member] = {}
         self._lock = threading.Lock()
-        self._socket = _listening(place)
+        self._socket = _listening(place, timeout_seconds)
         threading.Thread(target=self._accept, name="stash-reception", daemon=True).start()
 
     @property
@@ -314,10 +320,14 @@ def _mismatch(who: str, hello: Hello, own: Hello) -> str | None:
         theirs, ours = hello.asked.get(option, "nothing"), own.asked.get(option, "nothing")
         if theirs != ours:
             return (
-                f"{who} was started with {option} {theirs}, node 0 ({own.host}) with {ours}. "
-                "Run the same command on all nodes; only --node-rank differs."
+                f"{who} was started with {option} {_quoted(theirs)}, node 0 ({own.host}) with "
+                f"{_quoted(ours)}. Run the same command on all nodes; only --node-rank differs."
             )
     return None
+
+
+def _quoted(value: str) -> str:
+    return value if len(value) <= QUOTED_LENGTH else f"{value[:QUOTED_LENGTH]}..."
 
 
 def join(place: Placement, own: Hello, timeout_seconds: float) -> Channel:
@@ -342,39 +352,66 @@ def join(place: Placement, own: Hello, timeout_seconds: float) -> Channel:
 
 
 def _connected(place: Placement, timeout_seconds: float) -> socket.socket:
-    end = time.monotonic() + timeout_seconds
-    while True:
-        try:
-            connection = socket.create_connection((place.host, place.port), HANDSHAKE_SECONDS)
-            connection.settimeout(None)
-            return connection
-        except socket.gaierror:
-            raise UsageError(f"--rdzv-endpoint: there is no host {place.host!r}.") from None
-        except OSError as error:
-            if time.monotonic() > end:
-                raise StashError(
-                    f"Node 0 cannot be reached at {place.host}:{place.port} for "
-                    f"{timeout_seconds:.0f} s (--timeout): {error.strerror or error}. Run the "
-                    "same command there with --node-rank 0."
-                ) from None
-        time.sleep(RETRY_SECONDS)
+    def connect() -> socket.socket:
+        return socket.create_connection((place.host, place.port), HANDSHAKE_SECONDS)
 
-
-def _listening(place: Placement) -> socket.socket:
-    """A socket on the one address that was given."""
     try:
-        found = socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)[0]
+        connection = _patiently(connect, OSError, timeout_seconds)
     except socket.gaierror:
-        raise UsageError(f"--rdzv-endpoint: there is no host {place.host!r}.") from None
-    listening = socket.socket(found[0], socket.SOCK_STREAM)
+        raise _unknown_host(place, timeout_seconds) from None
+    except OSError as error:
+        raise StashError(
+            f"Node 0 cannot be reached at {place.host}:{place.port} for "
+            f"{timeout_seconds:.0f} s (--timeout): {error.strerror or error}. Run the "
+            "same command there with --node-rank 0."
+        ) from None
+    connection.settimeout(None)
+    return connection
+
+
+def _listening(place: Placement, timeout_seconds: float) -> socket.socket:
+    """A socket on the one address that was given."""
+
+    def find() -> tuple[socket.AddressFamily, tuple[Any, ...]]:
+        found = socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)[0]
+        return found[0], found[4]
+
+    try:
+        family, address = _patiently(find, socket.gaierror, timeout_seconds)
+    except socket.gaierror:
+        raise _unknown_host(place, timeout_seconds) from None
+    listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listening.bind(found[4])
+        listening.bind(address)
         listening.listen()
     except OSError as error:
         listening.close()
         raise _cannot_listen(place, error) from None
     return listening
+
+
+def _patiently(attempt: Callable[[], T], kind: type[OSError], timeout_seconds: float) -> T:
+    """Again and again, until it succeeds or the time is over.
+
+    Other nodes may start later, and the name of a pod is known only seconds after it has started.
+    """
+    end = time.monotonic() + timeout_seconds
+    while True:
+        try:
+            return attempt()
+        except kind:
+            if time.monotonic() > end:
+                raise
+        time.sleep(RETRY_SECONDS)
+
+
+def _unknown_host(place: Placement, timeout_seconds: float) -> UsageError:
+    return UsageError(
+        f"--rdzv-endpoint: no host has been found by the name {place.host!r} for "
+        f"{timeout_seconds:.0f} s (--timeout). Name node 0 as this machine knows it, or by its "
+        "address."
+    )
 
 
 def _cannot_listen(place: Placement, error: OSError) -> StashError:

@@ -86,8 +86,9 @@ class Lead:
             done = self._report_of(member)
             if done is not None and done.interrupted:
                 raise KeyboardInterrupt
-            if done is not None and done.failure is not None and not done.is_echo:
-                return GangFailure(f"On {member}: {done.failure}")
+            failure = None if done is None else _failure_of(done)
+            if failure is not None and not failure.is_echo:
+                return failure.told_with(before=f"On {member}: ")
             if done is None and member.channel.closed:
                 return GangFailure(
                     f"{member.title} is gone: its connection closed. Look whether it was "
@@ -116,7 +117,18 @@ class Lead:
         if until(found, STOP_SECONDS):
             return cause[0]
         quiet = [m for m in self.members if m.channel.silent_seconds > SILENCE_SECONDS]
-        return GangFailure(_silent(quiet[0])) if quiet else failure
+        return GangFailure(_silent(quiet[0])) if quiet else self._with_other_echoes(failure)
+
+    def _with_other_echoes(self, failure: GangFailure) -> GangFailure:
+        """Where no node knows the cause, what each of them says."""
+        message, quoting = failure.message, failure.shown
+        for member in self.members:
+            done = self._report_of(member)
+            other = None if done is None else _failure_of(done)
+            if other is not None:
+                message += f"\nOn {member}: {other.message}"
+                quoting += f"\nOn {member}: {other.shown}"
+        return GangFailure(message, is_echo=True, quoting=quoting)
 
     def checks(self) -> tuple[Check, ...]:
         """Whether all nodes were heard from all the time."""
@@ -152,6 +164,12 @@ class Lead:
         return member.channel.closed or self._report_of(member) is not None
 
 
+def _failure_of(done: Done) -> GangFailure | None:
+    if done.failure is None:
+        return None
+    return GangFailure(done.failure, is_echo=done.is_echo, quoting=done.quoting)
+
+
 def introduce(prepared: Prepared, place: Placement) -> Hello:
     """What a node tells of itself. Arguments of a script may hold secrets: only a digest goes."""
     request, plan = prepared.request, prepared.plan
@@ -181,7 +199,7 @@ def introduce(prepared: Prepared, place: Placement) -> Hello:
 @contextlib.contextmanager
 def leading(place: Placement, own: Hello, timeout_seconds: float) -> Iterator[Lead]:
     """Node 0's part in a run; whatever ends it here is told to the other nodes."""
-    reception = Reception(place, own) if place.nodes > 1 else None
+    reception = Reception(place, own, timeout_seconds) if place.nodes > 1 else None
     lead = Lead(place, reception, timeout_seconds)
     try:
         lead.gather()
@@ -254,9 +272,17 @@ class _Follower:
 
     def report(self, launch: int, failure: GangFailure | None) -> None:
         """Tell node 0 how the workers of this node ended."""
-        told = None if failure is None else failure.message[:MAX_WORDS]
-        echo = failure is not None and failure.is_echo
-        self._channel.send(Done(launch=launch, failure=told, is_echo=echo))
+        if failure is None:
+            self._channel.send(Done(launch=launch, failure=None))
+            return
+        self._channel.send(
+            Done(
+                launch=launch,
+                failure=failure.message[:MAX_WORDS],
+                quoting=failure.quoting[:MAX_WORDS],
+                is_echo=failure.is_echo,
+            )
+        )
 
     def heard_end(self) -> bool:
         """Whether node 0 has said that all is over."""

@@ -111,13 +111,15 @@ def _torchrun(environment: Mapping[str, str]) -> Placement | None:
 def _slurm(environment: Mapping[str, str]) -> Placement | None:
     """One task on each node of a job step, as `srun --ntasks-per-node=1` starts them."""
     nodes = int(environment.get("SLURM_STEP_NUM_NODES", "1"))
+    tasks = int(environment.get("SLURM_STEP_NUM_TASKS", nodes))
+    if tasks != nodes:
+        raise UsageError(
+            f"This is one of {tasks} tasks on {nodes} node(s), and Stash starts the workers of a "
+            "node by itself: use `srun --ntasks-per-node=1`, and --nproc-per-node for the number "
+            "of workers. --nnodes 1 profiles this machine alone, whatever the step is."
+        )
     if nodes == 1:
         return None
-    if int(environment.get("SLURM_STEP_NUM_TASKS", nodes)) != nodes:
-        raise UsageError(
-            "Stash starts the workers of a node by itself: use `srun --ntasks-per-node=1`, and "
-            "--nproc-per-node for the number of workers."
-        )
     first = first_host(environment["SLURM_STEP_NODELIST"])
     job = int(environment.get("SLURM_JOB_ID", "0")) + int(environment.get("SLURM_STEP_ID", "0"))
     port = SLURM_PORTS[job % len(SLURM_PORTS)]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stash.errors import StashError
-from stash.launch.job import Job, as_yaml, required
+from stash.launch.job import CARRIED, Job, as_yaml, required
 
 PORT = 29400
 _FIRST_ADDRESS = '"$(echo "$SKYPILOT_NODE_IPS" | head -n 1):' + f'{PORT}"'
@@ -36,8 +36,7 @@ def task(job: Job, options: SkyOptions) -> str:
     command = job.command(
         ["python3", "-m", "stash"], _FIRST_ADDRESS, '"$SKYPILOT_NODE_RANK"', ["--json"]
     )
-    run = f"set -o pipefail\n{command} | python3 -m stash.launch.carry\n"
-    return task_of(job.name, job.nodes, options, run)
+    return task_of(job.name, job.nodes, options, f"{CARRIED} {command}\n")
 
 
 def task_of(name: str, nodes: int, options: SkyOptions, run: str) -> str:

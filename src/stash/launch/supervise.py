@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 
@@ -36,16 +36,44 @@ WAITING_IN = (
     "/torch/autograd/graph.py",
 )
 
+#: What gloo, NCCL and the store say where the other end of a connection is gone. All else that they
+#: complain of is a failure of its own.
+ECHOES = (
+    "connection closed by",
+    "connection was likely closed",
+    "connection reset by peer",
+    "broken pipe",
+    "got 0 bytes",
+    "timed out waiting",
+    "socket timeout",
+    "wait timeout",
+    "collective operation timeout",
+    "remote process exiting",
+    "communicator was aborted",
+)
+
 Event = AnyEvent
 Listener = Callable[[Iterable[Event]], None]
 
 
 @dataclass(frozen=True)
 class GangFailure:
-    """Why a gang did not finish, in words for the user."""
+    """Why a gang did not finish, in words of our own, which go into documents."""
 
     message: str
     is_echo: bool = False  # it tells what others' failure did here
+    #: The same with what workers said and wrote. It may hold secrets: for terminals alone.
+    quoting: str = ""
+
+    @property
+    def shown(self) -> str:
+        """All there is to tell to the user."""
+        return self.quoting or self.message
+
+    def told_with(self, before: str = "", after: str = "") -> GangFailure:
+        """The same failure with words around it."""
+        quoting = f"{before}{self.quoting}{after}" if self.quoting else ""
+        return replace(self, message=f"{before}{self.message}{after}", quoting=quoting)
 
 
 #: Asked again and again: has something happened elsewhere that ends a launch here, too?
@@ -94,9 +122,13 @@ def run_gang(
 
 
 def interrupt_on_terminate() -> Callable[[], None]:
-    """A scheduler that ends us politely gets the same as Ctrl-C: complete rounds are kept."""
+    """A scheduler that ends us politely gets the same as Ctrl-C: complete rounds are kept.
+
+    Once is enough: whoever started us may have been told, too, and have passed it on.
+    """
 
     def interrupt(number: int, frame: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_IGN)
         raise KeyboardInterrupt
 
     try:
@@ -238,16 +270,19 @@ def _explain_exit(run_folder: Path) -> GangFailure:
     killed = _killed_worker(run_folder)
     if killed is not None and (not told or killed[1] != signal.SIGTERM):
         rank, number = killed
-        return GangFailure(
-            f"Worker {rank} was ended by signal {number}{_signal_words(number)}."
-            + _last_lines(run_folder, rank)
-        )
+        words = f"Worker {rank} was ended by signal {number}{_signal_words(number)}."
+        return GangFailure(words, quoting=words + _last_lines(run_folder, rank))
     if told:
         # Others fail in turn when the first one's connection closes: theirs is not the cause.
-        rank, message = min(told, key=lambda error: (_is_echo(error[1]), error[0]))
-        words = f"Worker {rank} failed: {message}." + _last_lines(run_folder, rank)
-        return GangFailure(words, is_echo=_is_echo(message))
-    return GangFailure("The workers could not be started." + _tail(run_folder / "agent.log"))
+        first = min(told, key=lambda error: (_is_echo(error.quoting), error.rank))
+        return GangFailure(
+            f"Worker {first.rank} failed: {first.message}.",
+            is_echo=_is_echo(first.quoting),
+            quoting=f"Worker {first.rank} failed: {first.quoting}."
+            + _last_lines(run_folder, first.rank),
+        )
+    words = "The workers could not be started."
+    return GangFailure(words, quoting=words + _tail(run_folder / "agent.log"))
 
 
 def _explain_hang(run_folder: Path, silent_seconds: float) -> GangFailure:
@@ -266,9 +301,11 @@ def _explain_hang(run_folder: Path, silent_seconds: float) -> GangFailure:
                 + _quoted("It is here, innermost first:", stack[:LAST_LINES])
             )
     if not beats:
-        return GangFailure(f"{words} They had not begun to train." + _last_lines(run_folder, 0))
-    waiting = f"{words} They wait for each other." + _last_lines(run_folder, beats[0].rank)
-    return GangFailure(waiting, is_echo=True)
+        words += " They had not begun to train."
+        return GangFailure(words, quoting=words + _last_lines(run_folder, 0))
+    words += " They wait for each other."
+    quoting = words + _last_lines(run_folder, beats[0].rank)
+    return GangFailure(words, is_echo=True, quoting=quoting)
 
 
 def _stack(run_folder: Path, rank: int) -> list[str]:
@@ -280,17 +317,27 @@ def _stack(run_folder: Path, rank: int) -> list[str]:
     return []
 
 
-def _read_error(path: Path) -> tuple[int, str] | None:
+@dataclass(frozen=True)
+class _Error:
+    """How a worker says that it failed: in words of ours, and quoting its script."""
+
+    rank: int
+    message: str
+    quoting: str
+
+
+def _read_error(path: Path) -> _Error | None:
     try:
         error = json.loads(path.read_text())
-        return int(error["rank"]), str(error["message"])
+        return _Error(int(error["rank"]), str(error["message"]), str(error["quoting"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
 def _is_echo(message: str) -> bool:
+    """Whether a worker only says that another one is gone."""
     text = message.lower()
-    return "connection closed by peer" in text or "gloo" in text or "nccl" in text
+    return any(words in text for words in ECHOES)
 
 
 def _killed_worker(run_folder: Path) -> tuple[int, int] | None:

@@ -10,7 +10,7 @@ from stash.report.figures import derived
 from stash.results import statistics
 from stash.results.comparison import difference
 from stash.results.document import Interval
-from stash.results.pace import OWN_PACE, Workers, workers_of
+from stash.results.pace import Workers, own_pace_steps, workers_of
 from stash.results.profile import Profile, RoundBlock
 from stash.results.recording import Disturbance
 from stash.results.whole import whole_step
@@ -49,7 +49,8 @@ def drift(profile: Profile) -> Interval | None:
 
 def workers(profile: Profile) -> Workers | None:
     """Each worker's own pace, where two or more ran and none waited for another."""
-    step = next((name for name in OWN_PACE if name in profile.steps), None)
+    possible = own_pace_steps(profile.machine.workers_per_node)
+    step = next((name for name in possible if name in profile.steps), None)
     return None if step is None else workers_of(step, _in_order(profile.steps[step].blocks))
 
 

@@ -49,6 +49,7 @@ class Probing:
     created: datetime
     topology: Sequence[tuple[int, int, str]] = ()
     failure: str | None = None
+    quoting: str = ""  # the same with what workers wrote; for an error, and for no document
     interrupted: bool = False
     checks: tuple[Check, ...] = ()
 
@@ -60,7 +61,8 @@ def assemble_links(events: Iterable[AnyEvent], probing: Probing) -> Links:
     rounds = [event for event in told if isinstance(event, LinkRound)]
     if facts is None or not rounds:
         raise StashError(
-            (probing.failure or "Interrupted.") + "\nNo round was complete, so nothing was saved.",
+            (probing.quoting or probing.failure or "Interrupted.")
+            + "\nNo round was complete, so nothing was saved.",
             exit_code=3 if probing.interrupted else 1,
         )
     nodes = facts.machine.nodes

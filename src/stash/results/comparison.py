@@ -13,7 +13,7 @@ from stash.results.whole import iteration_seconds, whole_step
 #: What must be the same for one profile to be subtracted from another.
 SAME_WORKLOAD = ("name", "parameters", "batch_per_worker", "dtype", "optimizer", "data")
 SAME_SOFTWARE = ("torch",)
-#: Names, paths and lists of devices are told this far.
+#: Values are told this far.
 MAX_VALUE_LENGTH = 60
 
 
@@ -86,7 +86,7 @@ def first_difference(
             left = getattr(getattr(one, part), field)
             right = getattr(getattr(other, part), field)
             if left != right:
-                return Difference(f"{part}.{field}", _short(left), _short(right))
+                return Difference(f"{part}.{field}", short(left), short(right))
     return None
 
 
@@ -127,6 +127,12 @@ def excludes_zero(value: Interval) -> bool:
     return not value.low <= 0 <= value.high
 
 
+def short(value: object) -> str:
+    """A value as it is told: names, paths and lists may be long."""
+    text = str(value)
+    return text if len(text) <= MAX_VALUE_LENGTH else text[: MAX_VALUE_LENGTH - 3] + "..."
+
+
 def _end(estimate: float, above: float, base: float, below: float, side: int) -> float | None:
     """Where `(base * (r - estimate))^2 = above^2 + (r * below)^2`, on one side of the estimate."""
     leading = base**2 - below**2
@@ -141,8 +147,3 @@ def _change(first: Interval | None, value: Interval | None, *, alike: bool) -> C
     if value is None:
         return None
     return Change(value, difference(first, value) if alike and first is not None else None)
-
-
-def _short(value: object) -> str:
-    text = str(value)
-    return text if len(text) <= MAX_VALUE_LENGTH else text[: MAX_VALUE_LENGTH - 3] + "..."

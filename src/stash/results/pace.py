@@ -15,6 +15,13 @@ from stash.results.student import quantile
 WORTH_FRACTION = 0.01
 #: Steps in which workers go at their own pace, the best first; in others they wait for each other.
 OWN_PACE = ("unsynced", "spread")
+#: The only worker of a node has nobody to wait for there.
+OWN_PACE_ALONE = (*OWN_PACE, "node")
+
+
+def own_pace_steps(workers_per_node: int) -> tuple[str, ...]:
+    """Steps that tell the pace of each worker, the best first."""
+    return OWN_PACE_ALONE if workers_per_node == 1 else OWN_PACE
 
 
 @dataclass(frozen=True)

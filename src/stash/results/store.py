@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 from stash.errors import StashError
@@ -43,6 +45,44 @@ def save(
             "Name a writable folder with --out."
         ) from None
     return target
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Where a document was written, and why it is not where it should be."""
+
+    path: Path
+    problem: str | None = None
+
+
+def keep(document: Profile | Links, folder: Path, run_folder: Path) -> Kept:
+    """In the folder; where that has become full or unwritable meanwhile, in the next best place.
+
+    Where there is none, the error tells where the recording is, which then must stay.
+    """
+    try:
+        return Kept(save(document, folder))
+    except StashError as error:
+        problem = error.message
+    for place in _other_places(run_folder):
+        with contextlib.suppress(StashError):
+            path = save(document, place)
+            return Kept(path, f"{problem} It was kept as {path}.")
+    goes_on = (
+        f"; `--resume {run_folder}` goes on with them" if isinstance(document, Profile) else ""
+    )
+    raise StashError(
+        f"{problem} No other place took it either. Its rounds are recorded in "
+        f"{run_folder}{goes_on}."
+    )
+
+
+def _other_places(run_folder: Path) -> list[Path]:
+    """Beside the logs, or where another disk, or memory, may have room."""
+    places = [run_folder, Path("/dev/shm")]
+    with contextlib.suppress(OSError, RuntimeError):
+        places[1:1] = [Path(tempfile.gettempdir()), Path.home()]
+    return [place for place in places if place.is_dir()]
 
 
 def will_not_overwrite(path: Path) -> StashError:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from stash.results import statistics
 from stash.results.estimates import Times
-from stash.results.pace import OWN_PACE, Worker, Workers, workers_of
+from stash.results.pace import Worker, Workers, own_pace_steps, workers_of
 from stash.results.recording import Block, Check, MachineFacts, Round
 from stash.results.steps import STEP_BY_NAME, Who, whole_iteration
 
@@ -78,7 +78,7 @@ def _pace(blocks: Sequence[Block], machine: MachineFacts) -> list[Check]:
     found = next(
         (
             workers
-            for step in OWN_PACE
+            for step in own_pace_steps(machine.workers_per_node)
             if (workers := workers_of(step, [b for b in blocks if b.step == step])) is not None
         ),
         None,

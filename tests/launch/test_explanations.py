@@ -1,0 +1,67 @@
+"""How the launcher explains the end of a gang: who failed first, and which words go where."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from stash.launch import supervise
+
+
+def failed(folder: Path, rank: int, message: str, quoting: str) -> None:
+    """What a worker leaves behind."""
+    error = {"rank": rank, "message": message, "quoting": quoting, "traceback": ""}
+    (folder / f"error-{rank}.json").write_text(json.dumps(error))
+    log = folder / "logs" / "run" / "attempt_0" / str(rank)
+    log.mkdir(parents=True)
+    (log / "stderr.log").write_text("--token s3cr3t-of-an-argument\n")
+    (log / "stdout.log").write_text("s3cr3t-of-a-print\n")
+
+
+def test_what_a_script_said_and_wrote_is_shown_and_goes_into_no_document(tmp_path: Path) -> None:
+    failed(tmp_path, 0, "KeyError at train.py:7", "KeyError: s3cr3t-of-an-error")
+    failure = supervise._explain_exit(tmp_path)
+    assert failure.message == "Worker 0 failed: KeyError at train.py:7."
+    for secret in ("s3cr3t-of-an-error", "s3cr3t-of-an-argument", "s3cr3t-of-a-print"):
+        assert secret in failure.shown
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection "
+        "closed by peer [10.0.0.2]:41234",
+        "RuntimeError: [..gloo/transport/tcp/pair.cc] Read error: Connection reset by peer",
+        "RuntimeError: [..gloo/transport/tcp/pair.cc] writev [10.0.0.2]: Broken pipe",
+        "RuntimeError: [..gloo/transport/tcp/unbound_buffer.cc] Timed out waiting 1800000ms for "
+        "recv operation to complete",
+        "DistBackendError: NCCL error in: ProcessGroupNCCL.cpp, remote process exited or there was "
+        "a network error. ncclRemoteError: A call failed possibly due to a network error or a "
+        "remote process exiting prematurely.",
+        "DistNetworkError: Failed to recv, got 0 bytes. Connection was likely closed. Did the "
+        "remote server shutdown or crash?",
+    ],
+)
+def test_a_worker_that_only_saw_another_one_go_is_not_the_cause(said: str, tmp_path: Path) -> None:
+    failed(tmp_path, 0, "RuntimeError at train.py:7", said)
+    assert supervise._explain_exit(tmp_path).is_echo
+    failed(tmp_path, 1, "KeyError at train.py:9", "KeyError: 'label'")
+    failure = supervise._explain_exit(tmp_path)
+    assert failure.message.startswith("Worker 1") and not failure.is_echo
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "RuntimeError: [enforce fail at /gloo/transport/tcp/device.cc] ifa != nullptr. Unable to "
+        "find address for: eth9",
+        "DistBackendError: NCCL error in: NCCLUtils.cpp, unhandled system error. Error while "
+        "creating shared memory segment /dev/shm/nccl-1 (size 9637888)",
+        "ValueError: ProcessGroupGloo: unsupported data type",
+    ],
+)
+def test_a_failure_of_the_exchange_itself_is_a_cause(said: str, tmp_path: Path) -> None:
+    failed(tmp_path, 0, "RuntimeError at train.py:7", said)
+    assert not supervise._explain_exit(tmp_path).is_echo
