@@ -167,7 +167,7 @@ class IteratorSource:
     repeats = False
 
     def __init__(self, batches: Iterable[Any]) -> None:
-        self.origin = batches
+        self.origin: Any = batches
         self._iterator: Iterator[Any] | None = None
         self._is_over = False
 
