@@ -15,8 +15,10 @@ import pytest
 import torch
 
 from launch.running import STASH, TINY, assert_no_orphans, start_stash
+from profiles import profile_of
 from stash.cli.main import main
 from stash.hardware.machine import usable_cores
+from stash.launch.api import Measured
 from stash.results import store
 from stash.results.profile import Profile
 from workloads_for_tests.tiny import write_pictures
@@ -33,6 +35,19 @@ def test_help_comes_at_once() -> None:
         seconds.append(time.monotonic() - began)
         assert done.returncode == 0 and "profile" in done.stdout
     assert min(seconds) < 2
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_what_a_failed_worker_said_is_shown_beside_the_report_and_steers_no_terminal(
+    options: list[str], tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = profile_of(failure="Worker 1 failed: KeyError at train.py:7.")
+    measured = Measured(failed, tmp_path / "p.json", 1, "It said \x1b[2J s3cr3t.")
+    monkeypatch.setattr("stash.launch.api.measure", lambda request, show: measured)
+    assert main(["profile", "tinycnn", *options]) == 1
+    told = capsys.readouterr()
+    assert "s3cr3t" in told.err and "\x1b" not in told.err
+    assert "train.py:7" in told.out and "s3cr3t" not in told.out
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["profile", "--help"], ["--version"]])

@@ -132,7 +132,7 @@ def test_logs_and_recording_stay_where_no_place_takes_the_profile(
     with temporary_files_in(tmp_path), pytest.raises(StashError) as told:
         api._measure_and_save(prepared, Lead.alone(), None, lambda events: None)
     (kept,) = tmp_path.glob("stash-run-*")
-    assert str(kept) in told.value.message
+    assert f"`--resume {kept}` goes on with them" in told.value.message
 
 
 def test_output_of_a_script_that_has_no_room_is_told_and_stays(tmp_path: Path) -> None:
