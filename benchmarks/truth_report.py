@@ -297,8 +297,11 @@ _WHY = """**Why.** An intercept of tenths of a percent is tenths of a millisecon
   50 ms (0.16 ms in the median; 2026-11-17, this machine). While work is queued the device makes up
   for it. A worker that waits for its batch in between starts from then, so that every iteration
   carries it. With everything twice as slow the error is half as large.
-- *Fetch.* Blocks that a throttled disk paces last up to half a millisecond an iteration less than
-  its rate says. Why was not found.
+- *Fetch.* `warm` carries that lateness as well, half a millisecond over the 200 ms of an iteration
+  in these worlds. `cold`, which the disk paces, is only 0.1 to 0.3 ms over bytes / rate. Their
+  difference is the intercept.
+- Both were measured with a device that only sleeps. Now it watches the clock for the last half
+  millisecond before its host goes on (`workloads/emulated.py`).
 - *Network and links.* The recurrence has no latency and takes a link for always busy; a timer of
   the bucket that is late by more than its burst loses rate. On the hosts, exchange inside one of
   them really takes one or two milliseconds, where the closed form has nothing.
