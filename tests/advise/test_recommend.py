@@ -184,7 +184,7 @@ def test_an_estimate_lies_in_its_interval() -> None:
 
 def with_a_slow_disk(folder: Path) -> str:
     rented = {"disk_mb_per_second": 500, "rdma": "efa", "rdma_gbit_per_second": 400, **priced(3.0)}
-    return own_catalog(folder, {"name": "slow-disk", **rented})
+    return own_catalog(folder, {"name": "slow-disk", "gpu": "a100-sxm4-40gb", **rented})
 
 
 def test_the_first_epoch_reads_from_storage_and_later_ones_from_memory(tmp_path: Path) -> None:

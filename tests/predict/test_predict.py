@@ -330,6 +330,7 @@ def test_without_a_sample_or_a_disk_nothing_is_said_of_fetch(
     (check,) = [one for one in found.checks if one.name == "storage"]
     assert check.status == "warn"
     assert "--storage-mb-per-second" in check.next
+    assert "Not predicted: fetch. It needs the rate of storage" in " ".join(text_of(found).split())
 
 
 def test_one_gpu_with_data_does_not_wait_for_itself() -> None:

@@ -95,10 +95,13 @@ def absent(profile: Profile) -> list[str]:
             missing.append(f"{stall.name} (needs {steps})" if steps else stall.name)
     if missing and profile.provenance is Provenance.PREDICTED:
         names = ", ".join(name.split(" ")[0] for name in missing)
-        sentences.append(
-            f"Not predicted: {names}. They need rates of the data's preprocessing and storage: "
-            "--from PROFILE, or --samples-per-core."
+        needs = (
+            "They need rates of the data's preprocessing and storage: --from PROFILE, or "
+            "--samples-per-core."
         )
+        if "prep" in profile.stalls:
+            needs = "It needs the rate of storage: --sample-bytes and --storage-mb-per-second."
+        sentences.append(f"Not predicted: {names}. {needs}")
     elif missing:
         sentences.append(f"Not measured: {', '.join(missing)}.")
     return sentences
