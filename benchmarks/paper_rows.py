@@ -178,11 +178,11 @@ def cached_speed() -> Answer:
 
 def latency_error() -> Answer:
     """Of published measurements; a GPU of the kind was measured, or nothing was."""
-    (one,) = _percentages("validation.md", "calibrated, one node against one GPU: throughput error")
-    (several,) = _percentages(
+    one, *_ = _percentages("validation.md", "calibrated, one node against one GPU: throughput error")
+    several, *_ = _percentages(
         "validation.md", "calibrated, several nodes against one of them: throughput error"
     )
-    (blind,) = _percentages("validation.md", "blind, nodes: throughput error")
+    blind, *_ = _percentages("validation.md", "blind, several nodes: throughput error")
     return (
         f"of throughput: {one:g} % on one node and {several:g} % on several where one GPU was "
         f"measured, {blind:g} % on several where nothing was (docs/validation.md)",
