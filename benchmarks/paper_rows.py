@@ -178,7 +178,9 @@ def cached_speed() -> Answer:
 
 def latency_error() -> Answer:
     """Of published measurements; a GPU of the kind was measured, or nothing was."""
-    one, *_ = _percentages("validation.md", "calibrated, one node against one GPU: throughput error")
+    one, *_ = _percentages(
+        "validation.md", "calibrated, one node against one GPU: throughput error"
+    )
     several, *_ = _percentages(
         "validation.md", "calibrated, several nodes against one of them: throughput error"
     )
