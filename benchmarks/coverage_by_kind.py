@@ -2,7 +2,8 @@
 
 For each kind one gang is launched in a world whose stall is known in closed form. Its rounds are
 cut into many short profiles of consecutive rounds; a 95 % interval should hold the truth in 90 to
-99 of 100 of them.
+99 of 100 of them. The network stall, which needs two hosts, has a benchmark of its own
+(network_truth.py --coverage).
 
     python benchmarks/coverage_by_kind.py [--only KIND ...] [--bursts] [--json]
 """
@@ -24,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from truth import surroundings
-from truth_experiments import KINDS, Experiment, world_with
+from truth_experiments import Experiment, world_with
 from truth_worlds import FACTORY, WORKERS
 
 from stash.launch.api import _run_launches
@@ -46,7 +47,7 @@ def main() -> None:
     options = _parse()
     found = []
     with bursts() if options.bursts else contextlib.nullcontext():
-        for kind in options.only or KINDS:
+        for kind in options.only or ITERATION_SECONDS:
             one = covered_by(kind, options.profiles, options.rounds)
             found.append(one)
             print(
@@ -149,7 +150,7 @@ def _parse() -> argparse.Namespace:
     )
     parser.add_argument("--profiles", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=8, help="of one short profile")
-    parser.add_argument("--only", nargs="+", choices=KINDS, metavar="KIND")
+    parser.add_argument("--only", nargs="+", choices=tuple(ITERATION_SECONDS), metavar="KIND")
     parser.add_argument("--bursts", action="store_true", help="load the machine meanwhile")
     parser.add_argument("--json", action="store_true")
     return parser.parse_args()
