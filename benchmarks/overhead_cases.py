@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -38,9 +39,10 @@ def build(case: str) -> Case:
     """A case by its name."""
     builders = {
         "emulated": _emulated,
-        "conv": _conv,
+        "conv": partial(_conv, batch_size=8),
         "tiny-layers": _tiny_layers,
-        "idle": _conv,
+        "idle": partial(_conv, batch_size=16),  # as the zoo trains it on CPUs
+        "idle-small": partial(_conv, batch_size=8),
         "idle-emulated": _emulated,
     }
     return builders[case]()
@@ -58,11 +60,13 @@ def _emulated() -> Case:
     )
 
 
-def _conv() -> Case:
+def _conv(*, batch_size: int) -> Case:
     entry = zoo.get("tinycnn")
     size = entry.inputs.size  # type: ignore[union-attr]
-    data = TensorDataset(torch.randn(32, 3, size, size), torch.zeros(32, dtype=torch.long))
-    return Case(DataLoader(data, batch_size=8), entry.builder, _sgd, entry.loss, {})
+    samples = 4 * batch_size
+    pictures = torch.randn(samples, 3, size, size)
+    data = TensorDataset(pictures, torch.zeros(samples, dtype=torch.long))
+    return Case(DataLoader(data, batch_size=batch_size), entry.builder, _sgd, entry.loss, {})
 
 
 def _tiny_layers() -> Case:
