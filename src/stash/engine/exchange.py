@@ -65,6 +65,26 @@ class _Watched:
         return call
 
 
+class _ByDevice:
+    """NCCL for what lies on GPUs, gloo for what lies in host memory.
+
+    So do PyTorch's own groups of both. Objects that a script sends around lie in host memory here
+    whichever backend it asked for: PyTorch cannot see which devices a group of ours serves.
+    """
+
+    def __init__(self, gpus: Any, host: Any) -> None:
+        self._gpus = gpus
+        self._host = host
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            tensor = _first_tensor(args)
+            on_host = tensor is not None and tensor.device.type == "cpu"
+            return getattr(self._host if on_host else self._gpus, name)(*args, **kwargs)
+
+        return call
+
+
 class SwitchableGroup(dist.ProcessGroup):
     """Forwards every collective to the real group while exchange is on.
 
@@ -308,9 +328,18 @@ def register(announce: Callable[[SwitchableGroup], None], real_backend: Callable
 def _real_group(
     name: str, store: Any, rank: int, size: int, timeout: Any, backend_options: Any
 ) -> Any:
-    """The group that moves bytes. NCCL's has never run here on a GPU."""
+    """The group that moves bytes."""
     if name == "gloo":
         return dist.ProcessGroupGloo(store, rank, size, timeout=timeout)
+    c10d: Any = dist  # typed in part only
+    return _ByDevice(
+        _nccl_group(c10d.PrefixStore("gpus", store), rank, size, timeout, backend_options),
+        dist.ProcessGroupGloo(c10d.PrefixStore("host", store), rank, size, timeout=timeout),
+    )
+
+
+def _nccl_group(store: Any, rank: int, size: int, timeout: Any, backend_options: Any) -> Any:
+    """Never run by its authors: there was no GPU to run it on."""
     nccl = backend_options or dist.ProcessGroupNCCL.Options()
     nccl._timeout = timeout
     return dist.ProcessGroupNCCL(store, rank, size, nccl)
@@ -319,3 +348,11 @@ def _real_group(
 def _listed(tensors: Any) -> list[torch.Tensor]:
     """PyTorch passes one tensor or a list of them, depending on who calls."""
     return [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
+
+
+def _first_tensor(values: Any) -> torch.Tensor | None:
+    """Of a collective's arguments: tensors, lists of them, or lists of such lists."""
+    if isinstance(values, torch.Tensor):
+        return values
+    parts = values if isinstance(values, list | tuple) else ()
+    return next((found for part in parts if (found := _first_tensor(part)) is not None), None)
