@@ -77,10 +77,14 @@ def _gpus(found: Diagnosis) -> str:
     if not found.gpus:
         return "none seen; `--device emulated:v100` tries Stash without one"
     return "; ".join(
-        f"{gpu.index} {gpu.name} ({gpu.memory_bytes / 2**30:.0f} GiB, "
+        f"{gpu.index} {gpu.name} ({_size(gpu.memory_bytes)}, "
         f"{gpu.processes} process(es) on it{', throttled' if gpu.throttled else ''})"
         for gpu in found.gpus
     )
+
+
+def _size(memory_bytes: int | None) -> str:
+    return "memory not told" if memory_bytes is None else f"{memory_bytes / 2**30:.0f} GiB"
 
 
 def _noise(found: Diagnosis) -> str:

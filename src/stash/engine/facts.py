@@ -333,9 +333,12 @@ def _data_checks(feeds: Feeds, calibration: Calibration) -> Iterable[Check]:
 
 
 def _gpu_checks() -> Iterable[Check]:
-    own = {process.pid for process in psutil.Process().parent().children(recursive=True)}  # type: ignore[union-attr]
+    above = psutil.Process().parents()  # the agent, the launcher and whoever started them
+    beside = above[0].children(recursive=True) if above else []
+    own = {process.pid for process in (*above, *beside)}
     for gpu in nvml.gpus():
-        others = [pid for pid in gpu.processes if pid not in own]
+        # In a container the driver tells numbers that mean nothing here, our own among them.
+        others = [pid for pid in gpu.processes if pid not in own and psutil.pid_exists(pid)]
         if others:
             yield _warned(
                 f"gpu {gpu.index} shared",

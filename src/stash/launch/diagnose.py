@@ -25,8 +25,8 @@ class GpuSeen(Model):
 
     index: Count
     name: Text
-    memory_bytes: Count
-    used_bytes: Count
+    memory_bytes: Count | None
+    used_bytes: Count | None
     processes: Count
     throttled: bool
 

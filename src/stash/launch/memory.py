@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 
 from stash.errors import StashError, UsageError
-from stash.hardware import gpus
+from stash.hardware import gpus, nvml
 from stash.hardware.device_names import DeviceName
 from stash.hardware.machine import available_memory_bytes
 from stash.workloads import layers, train
@@ -25,8 +25,18 @@ def per_worker_bytes(device: DeviceName, workers: int) -> int:
         assert device.gpu is not None
         return int(gpus.find(device.gpu).memory_bytes * USABLE_MEMORY_FRACTION)
     if device.kind == "cuda":
-        return int(torch.cuda.mem_get_info()[0] * USABLE_MEMORY_FRACTION)
+        return int(_free_gpu_bytes(workers) * USABLE_MEMORY_FRACTION)
     return int(available_memory_bytes() * USABLE_MEMORY_FRACTION / workers)
+
+
+def _free_gpu_bytes(workers: int) -> int:
+    """Of the fullest GPU. Asked of NVML where it tells: CUDA itself would take memory there."""
+    free = [
+        gpu.memory_bytes - gpu.used_bytes
+        for gpu in nvml.gpus()[:workers]
+        if gpu.memory_bytes is not None and gpu.used_bytes is not None
+    ]
+    return min(free) if free else int(torch.cuda.mem_get_info()[0])
 
 
 def largest_batch(workload: Workload, memory_bytes: int) -> int:
