@@ -177,7 +177,7 @@ EMULATION = (
     Patch(
         "long sleeps add up",
         "workloads/emulated.py",
-        "        start = max(self.now(), self._free_at)\n",
+        "        start = self.done_at()\n",
         "        start = self.now()\n",
         "queued work runs at once",
         (EMULATED,),
@@ -185,7 +185,7 @@ EMULATION = (
     Patch(
         "an idle device starts in the past",
         "workloads/emulated.py",
-        "        start = max(self.now(), self._free_at)\n",
+        "        start = self.done_at()\n",
         "        start = self._free_at\n",
         "waiting for data costs nothing",
         (EMULATED,),

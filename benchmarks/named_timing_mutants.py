@@ -7,24 +7,22 @@ from named_mutants import LOADING, MEASURE, METHOD, WHO, Patch
 EXCHANGE = "tests/engine/test_exchange.py"
 SWITCHBOARD = "tests/engine/test_switchboard.py"
 
-#: Tells the loop that is timed from that of workers that catch up.
-_AFTER_TIMED = "        self._bench.synchronize()\n        return lead_seconds"
-
 TIMING = (
     Patch(
         "the barrier is timed",
         "engine/measure.py",
-        "            self._gang.barrier()\n        start = self._clock()\n",
-        "            start = self._clock()\n            self._gang.barrier()\n"
-        "        else:\n            start = self._clock()\n",
+        "            self._gang.barrier()\n        seconds = yield from self._seconds_of(timed)\n"
+        "        return led.seconds_after(begin), seconds",
+        "            self._gang.barrier()\n        seconds = yield from self._seconds_of(timed)\n"
+        "        return led.seconds_after(begin), self._bench.moment().seconds_after(led)",
         "waiting for others to arrive reads as a stall",
         (MEASURE,),
     ),
     Patch(
         "the lead-in is timed",
         "engine/measure.py",
-        "return lead_seconds, self._clock() - start",
-        "return lead_seconds, self._clock() - begin",
+        "return led.seconds_after(begin), seconds",
+        "return led.seconds_after(begin), seconds + led.seconds_after(begin)",
         "what is left of the step before reads as this step's",
         (MEASURE,),
     ),
@@ -39,44 +37,55 @@ TIMING = (
     Patch(
         "heartbeats are timed",
         "engine/measure.py",
-        f"        for _ in range(timed):\n            yield\n{_AFTER_TIMED}",
-        "        for _ in range(timed):\n            self._bench.heartbeat(step.name)\n"
-        f"            yield\n{_AFTER_TIMED}",
+        "        for _ in range(iterations):\n            yield\n",
+        "        for _ in range(iterations):\n            self._bench.heartbeat('timed')\n"
+        "            yield\n",
         "writing files inside the timed part",
         (MEASURE,),
     ),
     Patch(
-        "the clock is read before the device is done",
+        "the host's clock is read instead of the device's",
         "engine/measure.py",
-        "            yield\n        self._bench.synchronize()\n"
-        "        return lead_seconds, self._clock() - start",
-        "            yield\n        return lead_seconds, self._clock() - start",
+        "        start = self._bench.moment()\n        for _ in range(iterations):\n"
+        "            yield\n        end = self._bench.moment()\n"
+        "        self._bench.synchronize()\n        return end.seconds_after(start)",
+        "        start = self._clock()\n        for _ in range(iterations):\n"
+        "            yield\n        end = self._clock()\n"
+        "        self._bench.synchronize()\n        return end - start",
         "work that is queued is not work that is done",
+        (MEASURE,),
+    ),
+    Patch(
+        "the device is not waited for",
+        "engine/measure.py",
+        "        end = self._bench.moment()\n        self._bench.synchronize()\n",
+        "        end = self._bench.moment()\n",
+        "a moment is read before it has come",
         (MEASURE,),
     ),
     Patch(
         "the device is synchronised in every iteration",
         "engine/measure.py",
-        f"        for _ in range(timed):\n            yield\n{_AFTER_TIMED}",
-        "        for _ in range(timed):\n            yield\n            "
-        f"self._bench.synchronize()\n{_AFTER_TIMED}",
+        "        for _ in range(iterations):\n            yield\n",
+        "        for _ in range(iterations):\n            yield\n"
+        "            self._bench.synchronize()\n",
         "host and device no longer overlap",
         (MEASURE,),
     ),
     Patch(
-        "the lead-in runs on into the timed part",
+        "the device runs empty before the timed part",
         "engine/measure.py",
-        "        self._bench.synchronize()\n        lead_seconds = self._clock() - begin",
-        "        lead_seconds = self._clock() - begin",
-        "its queued work is timed",
+        "        led = self._bench.moment()\n",
+        "        self._bench.synchronize()\n        led = self._bench.moment()\n",
+        "what a host prepares while its device is busy reads as a stall",
         (MEASURE,),
     ),
     Patch(
         "telemetry is timed",
         "engine/measure.py",
-        "        self._bench.synchronize()\n        return lead_seconds,",
-        "        self._bench.synchronize()\n        self._bench.stop_telemetry()\n"
-        "        return lead_seconds,",
+        "        end = self._bench.moment()\n        self._bench.synchronize()\n",
+        "        self._bench.stop_telemetry()\n        end = self._bench.moment()\n"
+        "        self._bench.synchronize()\n",
         "reading counters inside the timed part",
         (MEASURE,),
     ),

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from stash.engine.devices import Emulated
 from stash.hardware.device_names import DeviceName, parse
 from stash.workloads import emulated
 from stash.workloads.emulated import Accelerator, DeviceClock, EmulatedModel, EmulatedOptimizer
@@ -95,6 +96,25 @@ def test_a_device_that_has_idled_starts_at_once() -> None:
     clock.enqueue(1.0)
     fake.seconds = 150.0
     assert clock.enqueue(1.0) == 150.0
+
+
+def test_a_device_tells_when_it_will_be_done_without_waiting_for_it() -> None:
+    fake = FakeTime()
+    clock = fake.clock()
+    assert clock.done_at() == 100.0
+    clock.enqueue(2.0)
+    assert (clock.done_at(), fake.sleeps) == (102.0, 0)
+    fake.seconds = 150.0
+    assert clock.done_at() == 150.0
+
+
+def test_the_moment_of_an_emulated_device_is_its_last_deadline(layers: LayerList) -> None:
+    device = Emulated()
+    fake = FakeTime()
+    EmulatedModel(accelerator := accelerator_with(layers, fake.clock()))
+    start = device.moment()
+    accelerator.clock.enqueue(2.0)
+    assert device.moment().seconds_after(start) == 2.0
 
 
 def test_waiting_for_what_is_done_does_not_sleep() -> None:

@@ -67,6 +67,26 @@ def test_the_first_iterations_after_a_switch_are_not_timed() -> None:
     )
 
 
+@pytest.mark.parametrize(("loading", "exposed"), [(0.03, 0.0), (0.13, 0.03), (0.25, 0.15)])
+def test_what_a_host_does_while_its_device_is_busy_is_no_stall(
+    loading: float, exposed: float
+) -> None:
+    """Batches made by the loop itself, blocks of one iteration: the device must not run empty."""
+    world = World(steady(node=0.001, warm=loading), device_seconds=0.1)
+    world.run(plan_of("node", "warm", max_rounds=3))
+    assert world.facts.calibration.block_iterations["node"] == 1
+    for one in world.rounds:
+        times = one.seconds_per_iteration()
+        assert times["node"] == pytest.approx(0.1)
+        assert times["warm"] - times["node"] == pytest.approx(exposed)
+
+
+def test_iterations_of_a_device_that_is_behind_its_host_are_as_long_as_the_device_takes() -> None:
+    world = World(steady(node=0.001), device_seconds=0.02).run(plan_of("node", max_rounds=2))
+    assert world.facts.calibration.block_iterations["node"] == 3  # 3 x 20 ms fill 50 ms
+    assert world.rounds[-1].seconds_per_iteration() == pytest.approx({"node": 0.02})
+
+
 def test_the_device_is_synchronised_at_both_ends_of_a_block_and_not_inside() -> None:
     durations = steady(unsynced=0.02, node=0.02)
     world = World(durations).run(plan_of("node", max_rounds=1))
@@ -78,9 +98,7 @@ def test_the_device_is_synchronised_at_both_ends_of_a_block_and_not_inside() -> 
     assert block == [
         "set node",
         "synchronize",
-        "iterate node",
-        "synchronize",
-        *["iterate node"] * 3,
+        *["iterate node"] * (1 + 3),
         "synchronize",
     ]
 

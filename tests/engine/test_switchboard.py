@@ -6,6 +6,7 @@ import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from stash.engine.feed import Feeds, Window
 from stash.engine.gang import Alone, DistributedGang
 from stash.engine.sources import LoaderSource
 from stash.engine.switchboard import Switchboard
+from stash.errors import StashError
 from stash.results.steps import STEPS, Feed
 
 #: The method's table once more, by hand: step, feed, whether gradients are exchanged.
@@ -78,6 +80,25 @@ def test_every_step_turns_feed_and_exchange_to_what_the_method_says(board: Board
         board.set(step)
         feed, exchange = SWITCHES[step.name]
         assert (board.feeds._feed, [group.on for group in board.groups]) == (feed, [exchange] * 2)
+
+
+@pytest.mark.parametrize(("shown", "number"), [("cuda:3", 3), ("cuda", 0)])
+def test_a_worker_watches_the_gpu_on_which_its_script_trains(
+    board: Board, shown: str, number: int
+) -> None:
+    """Its number need not be the worker's: some launchers show each worker only its own GPU."""
+    board._follow_device(loop_on(shown))
+    assert (board._plan.device, board._device.index) == ("cuda", number)
+
+
+def test_a_device_that_cannot_be_waited_for_is_refused(board: Board) -> None:
+    with pytest.raises(StashError, match="trains on 'mps'"):
+        board._follow_device(loop_on("mps"))
+
+
+def loop_on(device: str) -> Any:
+    weight = SimpleNamespace(device=torch.device(device))
+    return SimpleNamespace(optimizer=SimpleNamespace(param_groups=[{"params": [weight]}]))
 
 
 def test_catching_up_replays_alone(board: Board) -> None:

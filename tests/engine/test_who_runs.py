@@ -50,4 +50,4 @@ def test_the_device_is_idle_again_after_catching_up() -> None:
     log = world.workers[1].log
     ends = [i for i, entry in enumerate(log) if entry == "iterate idle"]
     followers = [log[i + 1] for i in ends if log[i + 1] != "iterate idle"]
-    assert followers == ["synchronize"] * 6  # after the lead-in of each block, and at its end
+    assert followers == ["synchronize"] * 3  # at the end of each block

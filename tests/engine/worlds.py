@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from stash.engine.devices import HostMoment, Moment
 from stash.engine.feed import Window
 from stash.engine.measure import Measurement
 from stash.engine.plan import Plan
@@ -26,6 +27,7 @@ from stash.results.steps import Feed, Step
 
 #: (rank, step name or "idle", iteration since the switch, number of the block) -> seconds
 Durations = Callable[[int, str, int, float], float]
+QUEUED_ITERATIONS = 3
 
 
 class ThreadGang:
@@ -59,6 +61,7 @@ class FakeWorker:
         self.rank = rank
         self.world = world
         self.now = 0.0
+        self.free_at = 0.0  # when the device is done with what it has been given
         self.mode = "node"
         self.since_switch = 0
         self.iterations = 0
@@ -79,7 +82,10 @@ class FakeWorker:
         self.iterations += 1
         self.log.append(f"iterate {self.mode}")
         self.now += self.world.durations(self.rank, self.mode, self.since_switch, self.now)
+        self.free_at = max(self.now, self.free_at) + self.world.device_seconds
         self.since_switch += 1
+        # Like CUDA's queue, which holds a few iterations at most.
+        self.now = max(self.now, self.free_at - QUEUED_ITERATIONS * self.world.device_seconds)
 
     def set(self, step: Step) -> None:
         self.log.append(f"set {step.name}")
@@ -89,8 +95,12 @@ class FakeWorker:
     def idle(self) -> None:
         self.mode, self.since_switch = "idle", 0
 
+    def moment(self) -> Moment:
+        return HostMoment(max(self.now, self.free_at))
+
     def synchronize(self) -> None:
         self.log.append("synchronize")
+        self.now = max(self.now, self.free_at)
 
     def available_batches(self) -> int | None:
         return self.world.available
@@ -171,6 +181,7 @@ class World:
     available: int | None = 1000
     overhead: float = 0.0  # of everything that must stay outside timed parts
     meeting: float = 0.0  # of waiting for each other, beside that
+    device_seconds: float = 0.0  # of every iteration, on a device that works beside its host
     events: list[Facts | Phase | Round | End] = field(default_factory=list)
 
     def __post_init__(self) -> None:

@@ -1,9 +1,15 @@
-"""The three kinds of device as the engine sees them: when is it done, where do batches live."""
+"""The three kinds of device as the engine sees them: when is it done, where do batches live.
+
+A GPU works beside its host, which hands it one iteration while it is still busy with the one
+before. So a moment is read on the device's side: when it is done with what it has been given.
+"""
 
 from __future__ import annotations
 
 import resource
 import sys
+import time
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -13,10 +19,32 @@ from stash.workloads import emulated
 from stash.workloads.workload import move
 
 
+class Moment(Protocol):
+    """When a device is done with all that it had been given; known once it has come to it."""
+
+    def seconds_after(self, earlier: Moment) -> float:
+        """Since another moment of the same device."""
+
+
+@dataclass(frozen=True)
+class HostMoment:
+    """Read from the host's own clock."""
+
+    seconds: float
+
+    def seconds_after(self, earlier: Moment) -> float:
+        """By that clock."""
+        assert isinstance(earlier, HostMoment)
+        return self.seconds - earlier.seconds
+
+
 class Device(Protocol):
     """What differs between devices."""
 
     index: int | None
+
+    def moment(self) -> Moment:
+        """When everything handed to the device so far is done; does not wait for it."""
 
     def synchronize(self) -> None:
         """Wait until everything handed to the device is done."""
@@ -41,6 +69,10 @@ class Cpu:
     """The processor itself."""
 
     index: int | None = None
+
+    def moment(self) -> Moment:
+        """Now."""
+        return HostMoment(time.perf_counter())
 
     def synchronize(self) -> None:
         """CPU work is done when it returns."""
@@ -70,6 +102,11 @@ class Cpu:
 class Emulated(Cpu):
     """An accelerator whose kernels are deadlines; its batches stay in host memory."""
 
+    def moment(self) -> Moment:
+        """The last deadline."""
+        accelerator = emulated.current()
+        return super().moment() if accelerator is None else HostMoment(accelerator.clock.done_at())
+
     def synchronize(self) -> None:
         """Wait for the last deadline."""
         accelerator = emulated.current()
@@ -86,12 +123,30 @@ class Emulated(Cpu):
         return None if accelerator is None else accelerator.gpu.memory_bytes
 
 
+@dataclass(frozen=True)
+class CudaMoment:
+    """Read from the GPU's own clock. Never run by its authors."""
+
+    event: torch.cuda.Event
+
+    def seconds_after(self, earlier: Moment) -> float:
+        """By that clock."""
+        assert isinstance(earlier, CudaMoment)
+        return float(earlier.event.elapsed_time(self.event)) / 1e3  # it tells milliseconds
+
+
 class Cuda:
     """An NVIDIA GPU. Never run by its authors: there was none to run it on."""
 
     def __init__(self, index: int) -> None:
         self.index: int | None = index
         self._device = torch.device("cuda", index)
+
+    def moment(self) -> Moment:
+        """An event behind all work of the stream that the script uses."""
+        event = torch.cuda.Event(enable_timing=True)
+        event.record(torch.cuda.current_stream(self._device))
+        return CudaMoment(event)
 
     def synchronize(self) -> None:
         """Wait for every stream of the device."""
@@ -118,10 +173,10 @@ class Cuda:
         return int(torch.cuda.mem_get_info(self._device)[1])
 
 
-def open_device(name: str, local_rank: int) -> Device:
-    """The device of one worker, by the name in the plan."""
+def open_device(name: str, index: int) -> Device:
+    """The device of one worker, by the name in the plan; a GPU by its number among those seen."""
     if name == "cuda":
-        return Cuda(local_rank)
+        return Cuda(index)
     return Emulated() if name.startswith("emulated") else Cpu()
 
 

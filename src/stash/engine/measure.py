@@ -6,6 +6,7 @@ and everything between two yields happens at the boundary between two iterations
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 import time
@@ -13,6 +14,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
+from stash.engine.devices import Moment
 from stash.engine.feed import Window
 from stash.engine.gang import Gang
 from stash.engine.plan import Plan
@@ -86,6 +88,9 @@ class Bench(Protocol):
 
     def idle(self) -> None:
         """Replay without exchange: how workers catch up that were left out of a block."""
+
+    def moment(self) -> Moment:
+        """When the device is done with what it has been given so far; does not wait for it."""
 
     def synchronize(self) -> None:
         """Wait until the device is done."""
@@ -196,12 +201,14 @@ class Measurement:
         began = self._clock()
         times: list[float] = []
         while True:
+            spans: list[tuple[Moment, Moment]] = []
             for _ in range(WARM_UP_CHUNK):
                 self._bench.heartbeat("warming up")
-                start = self._clock()
+                start = self._bench.moment()
                 yield
-                times.append(self._clock() - start)
+                spans.append((start, self._bench.moment()))
             self._bench.synchronize()
+            times += [end.seconds_after(start) for start, end in spans]
             slowest = [max(column) for column in zip(*self._gang.gather(times), strict=True)]
             settled = _settled(slowest)
             spent = self._clock() - began > WARM_UP_MAX_SECONDS
@@ -244,11 +251,7 @@ class Measurement:
         self._turn(STEP_BY_NAME["node"])
         self._gang.barrier()
         if self._runs(Who.NODE):
-            start = self._clock()
-            for _ in range(WARM_UP_CHUNK):
-                yield
-            self._bench.synchronize()
-            seconds = (self._clock() - start) / WARM_UP_CHUNK
+            seconds = (yield from self._seconds_of(WARM_UP_CHUNK)) / WARM_UP_CHUNK
         self._gang.barrier()
         if not self._runs(Who.NODE):
             yield from self._catch_up(0, WARM_UP_CHUNK)
@@ -292,13 +295,14 @@ class Measurement:
 
     def _bursts(self, count: int, unit: int) -> Told[list[float]]:
         """Seconds of one burst after the other, from an empty queue."""
-        bursts = []
         self._pipeline.open()
+        moments = [self._bench.moment()]
         for _ in range(count):
-            start = self._clock()
             for _ in range(unit):
                 yield
-            bursts.append(self._clock() - start)
+            moments.append(self._bench.moment())
+        self._bench.synchronize()
+        bursts = [end.seconds_after(start) for start, end in itertools.pairwise(moments)]
         self._bench.set(STEP_BY_NAME["node"])
         self._pipeline.drain()
         return bursts
@@ -415,22 +419,30 @@ class Measurement:
         return _block_of(step, lead, timed, everyone, disturbance)
 
     def _timed(self, step: Step, lead: int, timed: int) -> Told[tuple[float, float]]:
-        """Seconds of the lead-in and of the timed iterations; the device is idle at both ends."""
-        begin = self._clock()
+        """Seconds of the lead-in and of the timed iterations.
+
+        In between nobody waits for the device: a host that hands it work ahead goes on doing so.
+        """
+        begin = self._bench.moment()
         if step.feed.is_real:
             self._pipeline.open()
         for _ in range(lead):
             self._bench.heartbeat(step.name)
             yield
-        self._bench.synchronize()
-        lead_seconds = self._clock() - begin
+        led = self._bench.moment()
         if _meets_halfway(step):
             self._gang.barrier()
-        start = self._clock()
-        for _ in range(timed):
+        seconds = yield from self._seconds_of(timed)
+        return led.seconds_after(begin), seconds
+
+    def _seconds_of(self, iterations: int) -> Told[float]:
+        """From the device's end of what came before to its end of these iterations."""
+        start = self._bench.moment()
+        for _ in range(iterations):
             yield
+        end = self._bench.moment()
         self._bench.synchronize()
-        return lead_seconds, self._clock() - start
+        return end.seconds_after(start)
 
     def _turn(self, step: Step) -> None:
         """Switches to what a step wants; those who are left out of it rest."""
@@ -454,12 +466,7 @@ class Measurement:
         self._bench.idle()
         for _ in range(lead):
             yield
-        self._bench.synchronize()
-        start = self._clock()
-        for _ in range(timed):
-            yield
-        self._bench.synchronize()
-        return self._clock() - start
+        return (yield from self._seconds_of(timed))
 
     def _close_feed(self, step: Step, read_before: int | None) -> int | None:
         if not step.feed.is_real:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
-from stash.engine.devices import Device, open_device
+from stash.engine.devices import Device, Moment, open_device
 from stash.engine.exchange import SwitchableGroup
 from stash.engine.facts import gather_facts, unreadable_check
 from stash.engine.feed import Feeds, Unfed
@@ -26,6 +26,7 @@ from stash.engine.observe import Loop, Observer
 from stash.engine.plan import RECORDING, Plan
 from stash.engine.sources import IteratorSource, LoaderSource, Source
 from stash.engine.telemetry import Telemetry
+from stash.errors import StashError
 from stash.results.recording import (
     Calibration,
     Check,
@@ -189,11 +190,21 @@ class Switchboard:
         )
 
     def _follow_device(self, loop: Loop) -> None:
-        """The script decides where it trains; an emulated accelerator looks like a CPU."""
-        actual = loop.optimizer.param_groups[0]["params"][0].device.type
-        if actual != self._plan.device and actual in ("cpu", "cuda") and self._is_real:
-            self._plan = self._plan.model_copy(update={"device": actual})
-            self._device = open_device(actual, self._local_rank)
+        """The script decides where it trains; an emulated accelerator looks like a CPU.
+
+        A GPU's number need not be the worker's: launchers may show each worker only its own.
+        """
+        if not self._is_real:
+            return
+        actual = loop.optimizer.param_groups[0]["params"][0].device
+        if actual.type not in ("cpu", "cuda"):
+            raise StashError(
+                f"The script trains on {actual.type!r}, and Stash cannot tell when that is done: "
+                "it can time CPUs and CUDA devices, ROCm's among them"
+            )
+        self._plan = self._plan.model_copy(update={"device": actual.type})
+        number = self._local_rank if actual.index is None else actual.index
+        self._device = open_device(actual.type, number)
 
     @property
     def _is_real(self) -> bool:
@@ -234,6 +245,10 @@ class Switchboard:
     def _loaded(self) -> Feeds:
         assert self._feeds is not None
         return self._feeds
+
+    def moment(self) -> Moment:
+        """When the device is done with what it has been given so far."""
+        return self._device.moment()
 
     def synchronize(self) -> None:
         """Wait until the device is done."""

@@ -44,7 +44,7 @@ class DeviceClock:
 
     def enqueue(self, seconds: float) -> float:
         """Queue work; returns the time at which it starts."""
-        start = max(self.now(), self._free_at)
+        start = self.done_at()
         self._free_at = start + seconds
         return start
 
@@ -53,6 +53,10 @@ class DeviceClock:
         watched = WATCHED_SECONDS if exactly else 0.0
         while (left := deadline - self.now()) > 0:
             self._sleep(max(0.0, left - watched))
+
+    def done_at(self) -> float:
+        """When everything queued is done; now, if nothing is left."""
+        return max(self.now(), self._free_at)
 
     def synchronize(self) -> None:
         """Wait until everything queued is done."""
