@@ -3,7 +3,7 @@
 For each kind one gang is launched in a world whose stall is known in closed form. Its rounds are
 cut into many short profiles of consecutive rounds; a 95 % interval should hold the truth in 90 to
 99 of 100 of them. The network stall, which needs two hosts, has a benchmark of its own
-(network_truth.py --coverage).
+(network_truth.py).
 
     python benchmarks/coverage_by_kind.py [--only KIND ...] [--bursts] [--json]
 """

@@ -2,14 +2,10 @@
 
 Emulated workers, two on each host, so `cluster` is one on each. Its exchange is a ring over the
 link (2 (n-1)/n of the gradients each way), cut into PyTorch's buckets and overlapped with the
-backward pass (recurrence.py); the link carries its rate less headers, and every message costs what
-a tiny all-reduce takes. Nothing is fitted.
+backward pass (recurrence.py). The link carries its rate less headers, and every message costs what
+an all-reduce of a bucket's size, alone on that link, takes beyond that. Nothing is fitted.
 
     python benchmarks/network_truth.py [--models resnet50 vgg11] [--minutes 1] [--short]
-    python benchmarks/network_truth.py --coverage --minutes 3      a hundred intervals and more
-
-With `--coverage` everything is twice as fast and only the two steps run whose difference the stall
-is: many short runs, to see how often their intervals hold the closed form.
 """
 
 from __future__ import annotations
@@ -21,13 +17,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import lab_cluster
 import numpy as np
 from overlap import predict
+from recurrence import BUCKET_CAPS
 from scipy import stats
 
 from stash.lab.network import TCP_IP_HEADERS, Host, hosts
@@ -36,33 +32,15 @@ from stash.results.profile import Profile
 from stash.results.steps import STALL_BY_NAME
 
 MODELS = ("resnet50", "vgg11")
-#: Equal to 4, 6, 10, 16 and 25 Gbit/s in both emulations below.
+#: So few of the bytes that two cores carry them; a link with this part of a rate is its equal.
+BYTE_SCALE = 0.005
+DEVICE = f"emulated:v100:bytes={BYTE_SCALE:g}"
+#: Equal to 4, 6, 10, 16 and 25 Gbit/s.
 RATES = ("20mbit", "30mbit", "50mbit", "80mbit", "125mbit")
+STEPS = "node,cluster"
 #: Rounds of the small runs that one run is cut into, to see how often intervals hold the truth.
 PART_ROUNDS = 8
 OVERLAP = Path(__file__).with_name("overlap.py")
-
-
-@dataclass(frozen=True)
-class Emulation:
-    """So small a part of the bytes, in so many times the time; and what is measured there."""
-
-    byte_scale: float
-    time_scale: float
-    steps: str
-
-    @property
-    def device(self) -> str:
-        """As `--device` takes it."""
-        return f"emulated:v100:bytes={self.byte_scale:g}:time={self.time_scale:g}"
-
-    def equal_gbit(self, bits_per_second: float) -> float:
-        """The link that would do the same to the real device."""
-        return bits_per_second * self.time_scale / self.byte_scale / 1e9
-
-
-WHOLE = Emulation(0.01, 2.0, "unsynced,node,cluster,spread")
-QUICK = Emulation(0.005, 1.0, "node,cluster")
 
 
 def main() -> None:
@@ -72,37 +50,27 @@ def main() -> None:
     parser.add_argument("--models", nargs="*", choices=MODELS, default=list(MODELS))
     parser.add_argument("--rates", nargs="*", default=list(RATES))
     parser.add_argument("--minutes", type=float, default=1.0, help="for each model and rate")
-    parser.add_argument("--coverage", action="store_true", help="many short runs of ResNet50")
     parser.add_argument("--short", action="store_true", help="one model, two rates")
     options = parser.parse_args()
-    emulation = WHOLE
-    if options.coverage:
-        emulation, options.models = QUICK, ["resnet50"]
     if options.short:
         options.models, options.rates, options.minutes = ["resnet50"], ["30mbit", "125mbit"], 0.5
     found = []
     for rate in options.rates:
         with hosts(2, rate) as pair:
-            latencies = {"across": probe(pair), "inside": probe(pair[:1])}
+            latencies = probed(pair)
             for model in options.models:
-                found.append(run_case(pair, model, rate, latencies, emulation, options.minutes))
+                found.append(run_case(pair, model, rate, latencies, options.minutes))
                 print(json.dumps(found[-1]), flush=True)
     print(json.dumps(summary(found)))
 
 
 def run_case(
-    pair: Sequence[Host],
-    model: str,
-    rate: str,
-    latencies: dict[str, float],
-    emulation: Emulation,
-    minutes: float,
+    pair: Sequence[Host], model: str, rate: str, latencies: dict[str, float], minutes: float
 ) -> dict[str, Any]:
     """Profile one model on two hosts; its network stall beside the closed form's."""
-    device = emulation.device
-    across, buckets = predict(model, device, latencies["across"], pair[0].link)
-    inside, _ = predict(model, device, latencies["inside"], None)
-    arguments = [model, "--device", device, "--nproc-per-node", 2, "--steps", emulation.steps]
+    across, buckets = predict(model, DEVICE, latencies["across"], pair[0].link)
+    inside, _ = predict(model, DEVICE, latencies["inside"], None)
+    arguments = [model, "--device", DEVICE, "--nproc-per-node", 2, "--steps", STEPS]
     arguments += ["--half-width", "0.01%", "--max-minutes", minutes, "--num-workers", 0]
     with (
         tempfile.TemporaryDirectory(prefix="stash-network-") as folder,
@@ -117,7 +85,7 @@ def run_case(
     return {
         "model": model,
         "rate": rate,
-        "equal_to_gbit": emulation.equal_gbit(pair[0].link.bits_per_second),
+        "equal_to_gbit": pair[0].link.bits_per_second / BYTE_SCALE / 1e9,
         "buckets": buckets,
         "rounds": profile.run.rounds,
         "latency_ms": {where: round(1e3 * value, 3) for where, value in latencies.items()},
@@ -129,7 +97,7 @@ def run_case(
         ],
         "percent_of_node": round(profile.stalls["network"].percent.estimate, 1),
         "parts": parts(profile, truth),
-        "wire_over_closed_form": round(wire_ratio(profile, emulation, pair[0].link.mtu), 4),
+        "wire_over_closed_form": round(wire_ratio(profile, pair[0].link.mtu), 4),
         "warnings": [check.name for check in profile.checks if check.status == "warn"],
     }
 
@@ -147,7 +115,7 @@ def parts(profile: Profile, truth: float) -> list[int]:
     return [count, held]
 
 
-def wire_ratio(profile: Profile, emulation: Emulation, mtu: int) -> float:
+def wire_ratio(profile: Profile, mtu: int) -> float:
     """Bytes that left node 0 in cluster blocks over 2 (n-1)/n of the gradients, headers included.
 
     Its other worker is held, so its loopback is quiet but for the barriers of a block.
@@ -155,14 +123,22 @@ def wire_ratio(profile: Profile, emulation: Emulation, mtu: int) -> float:
     blocks = profile.steps["cluster"].blocks
     sent = sum(block.disturbance.network_bytes for block in blocks)
     iterations = sum(block.iterations + block.lead_in_iterations for block in blocks)
-    payload = (
-        emulation.byte_scale * profile.workload.gradient_bytes
-    )  # 2 (n-1)/n is one for two workers
+    payload = BYTE_SCALE * profile.workload.gradient_bytes  # 2 (n-1)/n is one for two workers
     return sent / iterations / (payload * mtu / (mtu - TCP_IP_HEADERS))
 
 
-def probe(pair: Sequence[Host]) -> float:
-    """Seconds of a tiny all-reduce: between workers of two hosts, or of one."""
+def probed(pair: Sequence[Host]) -> dict[str, float]:
+    """Seconds that a bucket costs beyond its bytes at the link's rate; inside a host, all of it.
+
+    Not those of a tiny all-reduce: its few messages wait for each other, a bucket's overlap.
+    """
+    size = int(BUCKET_CAPS[1] * BYTE_SCALE)
+    across = probe(pair, size) - size / pair[0].link.goodput
+    return {"across": across, "inside": probe(pair[:1], size)}
+
+
+def probe(pair: Sequence[Host], message_bytes: int) -> float:
+    """Seconds of one all-reduce: between workers of two hosts, or of one."""
     workers = 2 // len(pair)
     commands = []
     for number, host in enumerate(pair):
@@ -170,6 +146,7 @@ def probe(pair: Sequence[Host]) -> float:
         words += ["--nnodes", str(len(pair)), "--node-rank", str(number)]
         words += ["--nproc-per-node", str(workers), "--master-addr", pair[0].address]
         words += ["--master-port", "29500", str(OVERLAP), "--probe"]
+        words += ["--probe-bytes", str(message_bytes)]
         environment = {**os.environ, **host.environment, "OMP_NUM_THREADS": "1"}
         if len(pair) == 1:
             environment["GLOO_SOCKET_IFNAME"] = "lo"

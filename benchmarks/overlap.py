@@ -24,8 +24,11 @@ from typing import Any
 from stash.lab.network import Host, Link, loopback
 
 CASES = (("resnet50", 0.05), ("vgg11", 0.02), ("resnet18", 0.1))
-#: Tiny all-reduces in a row: that workers leave a barrier one after the other then weighs little.
-PROBE_CHAIN = 50
+#: All-reduces in a row: that workers leave a barrier one after the other then weighs little.
+PROBE_CHAIN, PROBE_CHAINS = 50, 10
+#: A chain of larger ones need not be as long.
+LARGE_PROBE_CHAIN, LARGE_PROBE_CHAINS = 8, 5
+TINY_BYTES = 64
 #: Slowed down together with the link, so that a host's milliseconds weigh little beside a device's.
 DEVICE = "emulated:v100:bytes={scale:g}:time=4"
 
@@ -35,9 +38,10 @@ def main() -> None:
     parser.add_argument("--rate", default="125mbit")
     parser.add_argument("--minutes", type=float, default=2.0)
     parser.add_argument("--probe", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--probe-bytes", type=int, default=TINY_BYTES, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.probe:
-        _probe_worker()
+        _probe_worker(options.probe_bytes)
         return
     with loopback(options.rate) as host:
         latency = probe(host)
@@ -115,20 +119,22 @@ def probe(host: Host) -> float:
     return float(done.stdout.decode().strip().splitlines()[-1])
 
 
-def _probe_worker() -> None:
+def _probe_worker(message_bytes: int) -> None:
     import statistics
 
     import torch
     import torch.distributed as dist
 
     dist.init_process_group("gloo")
-    tensor, samples = torch.zeros(16), []
-    for _ in range(10):
+    tensor, samples = torch.zeros(message_bytes // 4), []
+    tiny = message_bytes <= TINY_BYTES
+    chain = PROBE_CHAIN if tiny else LARGE_PROBE_CHAIN
+    for _ in range(PROBE_CHAINS if tiny else LARGE_PROBE_CHAINS):
         dist.barrier()
         start = time.perf_counter()
-        for _ in range(PROBE_CHAIN):
+        for _ in range(chain):
             dist.all_reduce(tensor)
-        samples.append((time.perf_counter() - start) / PROBE_CHAIN)
+        samples.append((time.perf_counter() - start) / chain)
     if dist.get_rank() == 0:
         print(statistics.median(samples), flush=True)
     dist.barrier()
