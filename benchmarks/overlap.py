@@ -18,10 +18,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stash.lab.network import Host, Link, loopback
+
+if TYPE_CHECKING:
+    from stash.workloads.emulated import Accelerator
 
 CASES = (("resnet50", 0.05), ("vgg11", 0.02), ("resnet18", 0.1))
 #: All-reduces in a row: that workers leave a barrier one after the other then weighs little.
@@ -38,7 +42,7 @@ def main() -> None:
     parser.add_argument("--rate", default="125mbit")
     parser.add_argument("--minutes", type=float, default=2.0)
     parser.add_argument("--probe", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--probe-bytes", type=int, default=TINY_BYTES, help=argparse.SUPPRESS)
+    parser.add_argument("--probe-bytes", type=int, nargs="*", default=[TINY_BYTES])
     options = parser.parse_args()
     if options.probe:
         _probe_worker(options.probe_bytes)
@@ -94,12 +98,7 @@ def predict(model: str, device: str, latency: float, link: Link | None) -> tuple
     """
     from recurrence import exchange_stall, messages
 
-    from stash.hardware.device_names import parse
-    from stash.workloads import zoo
-    from stash.workloads.emulated import Accelerator
-
-    layers = zoo.layers(model, zoo.get(model).batch_size)
-    accelerator = Accelerator(parse(device), layers, "fp32")
+    accelerator = accelerator_of(model, device)
     sent = messages(accelerator)
     stall = exchange_stall(
         sent,
@@ -111,6 +110,16 @@ def predict(model: str, device: str, latency: float, link: Link | None) -> tuple
     return stall, len(sent)
 
 
+def accelerator_of(model: str, device: str) -> Accelerator:
+    """The emulated device with a model of the zoo on it."""
+    from stash.hardware.device_names import parse
+    from stash.workloads import zoo
+    from stash.workloads.emulated import Accelerator
+
+    layers = zoo.layers(model, zoo.get(model).batch_size)
+    return Accelerator(parse(device), layers, "fp32")
+
+
 def probe(host: Host) -> float:
     """Seconds of an all-reduce of a few bytes: what every message costs beside its size."""
     command = [*host.inside, sys.executable, "-m", "torch.distributed.run", "--standalone"]
@@ -119,14 +128,26 @@ def probe(host: Host) -> float:
     return float(done.stdout.decode().strip().splitlines()[-1])
 
 
-def _probe_worker(message_bytes: int) -> None:
+def _probe_worker(sizes: Sequence[int]) -> None:
+    """The first worker prints the seconds of an all-reduce of each size, a line each."""
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo")
+    for size in sizes:
+        seconds = _seconds_of_all_reduce(size)
+        if dist.get_rank() == 0:
+            print(seconds, flush=True)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def _seconds_of_all_reduce(message_bytes: int) -> float:
     import statistics
 
     import torch
     import torch.distributed as dist
 
-    dist.init_process_group("gloo")
-    tensor, samples = torch.zeros(message_bytes // 4), []
+    tensor, samples = torch.zeros(max(1, message_bytes // 4)), []
     tiny = message_bytes <= TINY_BYTES
     chain = PROBE_CHAIN if tiny else LARGE_PROBE_CHAIN
     for _ in range(PROBE_CHAINS if tiny else LARGE_PROBE_CHAINS):
@@ -135,10 +156,7 @@ def _probe_worker(message_bytes: int) -> None:
         for _ in range(chain):
             dist.all_reduce(tensor)
         samples.append((time.perf_counter() - start) / chain)
-    if dist.get_rank() == 0:
-        print(statistics.median(samples), flush=True)
-    dist.barrier()
-    dist.destroy_process_group()
+    return statistics.median(samples)
 
 
 def _environment(host: Host) -> dict[str, str]:

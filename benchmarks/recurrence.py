@@ -27,6 +27,7 @@ class Message:
 
     ready_seconds: float  # after the start of the backward pass
     bytes: int
+    latency_seconds: float = 0.0  # of its own, beside what every message has
 
 
 def messages(accelerator: Accelerator) -> list[Message]:
@@ -63,5 +64,6 @@ def exchange_stall(
     for message in sent:
         start = max(message.ready_seconds, end)
         free = min(start - end, burst_seconds)
-        end = start + latency_seconds + max(0.0, message.bytes / bytes_per_second - free)
+        latency = latency_seconds + message.latency_seconds
+        end = start + latency + max(0.0, message.bytes / bytes_per_second - free)
     return max(0.0, end - backward_seconds)
