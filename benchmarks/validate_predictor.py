@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
@@ -24,10 +25,11 @@ import predictor_parts
 import public_rows
 from predictor_fit import Cases
 from public_rows import Row
+from scipy.stats import t as student
 
 from stash.predict.communication import Links, plain_seconds
 from stash.predict.constants import Constants
-from stash.predict.uncertainty import Band
+from stash.predict.uncertainty import INTERVAL_PERCENT, Band, band, stall_bounds
 
 KINDS = {
     "one": "one node against one GPU",
@@ -37,12 +39,13 @@ KINDS = {
 BLIND_KINDS = {"solo": "one GPU", "one": "one node", "nodes": "several nodes"}
 LARGE_STALL = 10.0  # points
 MIN_PAIR_DIFFERENCE = 0.10
-#: Tails that are tried for the intervals, in this order: the first with which intervals hold on
-#: nine of ten rows of sources that they do not know.
-TAILS = (0.05, 0.04, 0.03, 0.02, 0.01, 0.005, 0.0)
-ASKED_COVERAGE = 90.0
-SHARES = (0.03, 0.10, 0.25, 1.0)
-MIN_BAND_ROWS = 30
+#: What an interval leaves out at either end.
+TAIL = (1 - INTERVAL_PERCENT / 100) / 2
+#: Chances at which the biases that a new source may have are taken.
+CHANCES = (np.arange(199) + 0.5) / 199
+SHARES = (0.10, 0.25, 1.0)
+
+Setting = tuple[str, str]  # as in BANDS: of what is known, and of what is predicted
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,10 @@ class Score:
     def error(self) -> float:
         """Of throughput, signed, in percent."""
         return 100 * (self.measured / self.predicted - 1)
+
+    @property
+    def log_error(self) -> float:
+        return math.log(self.measured / self.predicted)
 
 
 class Fits:
@@ -113,33 +120,43 @@ def validate(data: Path, fits_path: Path | None = None) -> dict:
     over_solo = relative_scores(rows, blind)
     left_out_by_value = public_rows.flagged(data, public_rows.FLAG_BY_VALUE)
     with_all = calibrated + calibrated_scores(rows, fits, left_out_by_value)
-    bands = {
-        "calibrated node": [s for s in calibrated if s.kind == "one"],
-        "calibrated nodes": [s for s in calibrated if s.kind != "one"],
-        "blind solo": [s for s in blind if s.row.workers == 1],
-        "blind node": [s for s in blind if s.row.nodes == 1 and s.row.workers > 1],
-        "blind nodes": [s for s in blind if s.row.nodes > 1],
-        "blind over solo node": [s for s in over_solo if s.kind == "one"],
-        "blind over solo nodes": [s for s in over_solo if s.kind == "nodes"],
-    }
-    lines = []
+    intervals = Intervals(
+        {
+            ("calibrated", "node"): [s for s in calibrated if s.kind == "one"],
+            ("calibrated", "nodes"): [s for s in calibrated if s.kind != "one"],
+            ("blind", "solo"): [s for s in blind if s.kind == "solo"],
+            ("blind over solo", "node"): [s for s in over_solo if s.kind == "one"],
+            ("blind over solo", "nodes"): [s for s in over_solo if s.kind == "nodes"],
+        }
+    )
+    lines, by_share = [], []
+
+    def add(name: str, scores: list[Score], setting: Setting) -> None:
+        lines.append(summary(name, scores, coverage(scores, intervals, setting)))
+
     for kind in KINDS:
-        known = bands["calibrated node" if kind == "one" else "calibrated nodes"]
+        setting = ("calibrated", "node" if kind == "one" else "nodes")
         here = [s for s in calibrated if s.kind == kind]
-        lines.append(summary(f"calibrated {kind}", here, known))
-        here = [s for s in with_all if s.kind == kind]
-        name = f"calibrated {kind}, with flag {public_rows.FLAG_BY_VALUE}"
-        lines.append(summary(name, here, known))
+        add(f"calibrated {kind}", here, setting)
+        by_share.append(held_by_share(f"calibrated {kind}", here, intervals, setting))
+        flagged = [s for s in with_all if s.kind == kind]
+        add(f"calibrated {kind}, with flag {public_rows.FLAG_BY_VALUE}", flagged, setting)
     for kind, name in (("solo", "solo"), ("one", "node"), ("nodes", "nodes")):
-        here = bands[f"blind {name}"]
-        lines.append(summary(f"blind {kind}", here, here))
+        setting = ("blind", name)
+        here = [s for s in blind if s.kind == kind]
+        add(f"blind {kind}", here, setting)
+        if kind != "solo":
+            by_share.append(held_by_share(f"blind {kind}", here, intervals, setting))
         without = [s for s in here if not s.row.has_slow_single]
-        lines.append(summary(f"blind {kind}, without {public_rows.SLOW_SINGLE}", without, here))
+        add(f"blind {kind}, without {public_rows.SLOW_SINGLE}", without, setting)
     for kind, name in (("one", "node"), ("nodes", "nodes")):
-        here = bands[f"blind over solo {name}"]
-        lines.append(summary(f"blind stall {kind}", here, here))
+        setting = ("blind over solo", name)
+        here = intervals.known[setting]
+        add(f"blind stall {kind}", here, setting)
+        by_share.append(held_by_share(f"blind stall {kind}", here, intervals, setting))
     lines.append(summary("blind, model unseen", unseen, None))
-    lines.append(stall_seconds(bands["blind over solo node"], bands["blind solo"]))
+    solo = intervals.known["blind", "solo"]
+    lines.append(stall_seconds(intervals.known["blind over solo", "node"], solo, intervals))
     lines.append(pairs(blind))
     return {
         "rows": len(rows),
@@ -155,11 +172,8 @@ def validate(data: Path, fits_path: Path | None = None) -> dict:
         "parts": [*predictor_parts.all_reduce(data), *predictor_parts.layers(data)],
         "constants": asdict(fits.without("source", "none")),
         "constants_without_slow_single": asdict(fits.without("source", public_rows.SLOW_SINGLE)),
-        "bands": {
-            name: [asdict(b) for b in make_bands(scores, tail(scores))]
-            for name, scores in bands.items()
-        },
-        "tails": {name: tail(scores) for name, scores in bands.items()},
+        "bands": band_lines(intervals),
+        "by_share": by_share,
         "calibrated": calibrated,
         "blind": blind,
         "unseen": unseen,
@@ -283,81 +297,152 @@ def _plain(rows: list[Row], constants: Constants) -> np.ndarray:
     return plain_seconds(sent, size, per_node, nodes, links)
 
 
-def tail(scores: list[Score]) -> float:
-    """The tail that makes intervals hold as often as they say, on sources left out."""
-    found = (one for one in TAILS if (coverage(scores, scores, one) or 0.0) >= ASKED_COVERAGE)
-    return next(found, TAILS[-1])
+class Intervals:
+    """Bounds of measured over predicted time for a source that nobody has seen, from the errors of
+    all sources or of all but one."""
+
+    def __init__(self, known: dict[Setting, list[Score]]) -> None:
+        self.known = known
+        self._made: dict[str, dict[Setting, Band]] = {}
+
+    def without(self, source: str) -> dict[Setting, Band]:
+        """Of every setting of which enough is known."""
+        if source not in self._made:
+            others = {
+                setting: [s for s in scores if s.row.source != source]
+                for setting, scores in self.known.items()
+            }
+            made = {setting: _bounds(others, setting) for setting in others}
+            self._made[source] = {setting: one for setting, one in made.items() if one is not None}
+        return self._made[source]
 
 
-def make_bands(scores: list[Score], tail: float) -> list[Band]:
-    """Bounds of measured over predicted time, by the share of exchange; every source weighs the
-    same. Shares with few rows are joined with the ones below."""
-    groups: list[tuple[float, list[Score]]] = []
-    lowest = -np.inf
-    for limit in SHARES:
-        here = [s for s in scores if lowest < s.share <= limit]
-        lowest = limit
-        if groups and len(here) < MIN_BAND_ROWS:
-            groups[-1] = (limit, groups[-1][1] + here)
-        else:
-            groups.append((limit, here))
-    return [Band(limit, *_bounds(here, tail)) for limit, here in groups if here]
+def _bounds(known: dict[Setting, list[Score]], setting: Setting) -> Band | None:
+    """A new source has a bias of its own, and rows that scatter about it as those of others do.
 
-
-def _bounds(scores: list[Score], tail: float) -> tuple[float, float]:
+    Its bias is Student's: how far biases spread is itself known from few sources only. None where
+    one source at most is known.
+    """
+    spread, freedom = bias_spread(known, setting)
+    scores, bias = known[setting], biases(known[setting])
+    if not bias or not freedom:
+        return None
+    centre = float(np.mean(list(bias.values())))
+    of_new = student.ppf(CHANCES, freedom) * spread * math.sqrt(1 + 1 / len(bias))
+    inside = np.array([s.log_error - bias[s.row.source] for s in scores])
     count = Counter(s.row.source for s in scores)
-    order = sorted(scores, key=lambda s: s.measured / s.predicted)
-    ratios = np.array([s.measured / s.predicted for s in order])
-    weight = np.array([1 / count[s.row.source] for s in order])
-    at = (np.cumsum(weight) - weight / 2) / weight.sum()
-    low, high = np.interp((tail, 1 - tail), at, ratios)
-    return float(low), float(high)
+    weight = np.array([1 / count[s.row.source] for s in scores])
+    errors = centre + np.add.outer(of_new, inside).ravel()
+    low, high = _quantiles(errors, np.tile(weight, len(of_new)), (TAIL, 1 - TAIL))
+    return Band(math.exp(low), math.exp(high))
 
 
-def coverage(scores: list[Score], known: list[Score], tail: float) -> float | None:
+def biases(scores: list[Score]) -> dict[str, float]:
+    """Every source's mean error, in logarithms."""
+    errors: dict[str, list[float]] = {}
+    for score in scores:
+        errors.setdefault(score.row.source, []).append(score.log_error)
+    return {source: float(np.mean(several)) for source, several in errors.items()}
+
+
+def bias_spread(known: dict[Setting, list[Score]], setting: Setting) -> tuple[float, int]:
+    """How far biases of sources spread, and from how many degrees of freedom that is known.
+
+    Few sources have several nodes, so those of one node tell of them, too, each about its own
+    mean. Not the reverse: one node has no network to be wrong about.
+    """
+    what, kind = setting
+    alike = ("node", "nodes") if kind == "nodes" else (kind,)
+    together = [list(biases(known.get((what, one), [])).values()) for one in alike]
+    together = [several for several in together if several]
+    squares = sum(len(several) * float(np.var(several)) for several in together)
+    freedom = sum(len(several) - 1 for several in together)
+    return math.sqrt(squares / freedom) if freedom else 0.0, freedom
+
+
+def _quantiles(values: np.ndarray, weight: np.ndarray, at: tuple[float, ...]) -> list[float]:
+    order = np.argsort(values)
+    values, weight = values[order], weight[order]
+    place = (np.cumsum(weight) - weight / 2) / weight.sum()
+    return [float(one) for one in np.interp(at, place, values)]
+
+
+def _held(
+    scores: list[Score], intervals: Intervals, setting: Setting
+) -> Iterator[tuple[Score, Band]]:
+    """Rows with the bounds that other sources' errors give them."""
+    for score in scores:
+        bands = intervals.without(score.row.source)
+        try:
+            yield score, band(*setting, bands)
+        except KeyError:  # of one part of it too little is known
+            continue
+
+
+def coverage(scores: list[Score], intervals: Intervals, setting: Setting) -> float | None:
     """How often intervals made from the other sources' errors hold, in percent.
 
-    None where there is no row, or no other source to make intervals from.
+    None where there is no row, or too few other sources to make intervals from.
     """
     held = [
-        band.low <= score.measured / score.predicted <= band.high
-        for score, band in _bands_of(scores, known, tail)
+        bounds.low <= score.measured / score.predicted <= bounds.high
+        for score, bounds in _held(scores, intervals, setting)
     ]
-    return 100 * sum(held) / len(held) if held else None
+    return _percent(held)
 
 
-def _bands_of(scores: list[Score], known: list[Score], tail: float) -> Iterator[tuple[Score, Band]]:
-    """Rows with the bounds that other sources' errors give them."""
-    for source in sorted({s.row.source for s in scores}):
-        bands = make_bands([s for s in known if s.row.source != source], tail)
-        for score in scores:
-            if score.row.source == source and bands:
-                chosen = (b for b in bands if score.share <= b.up_to_share)
-                yield score, next(chosen, bands[-1])
+def held_by_share(
+    name: str, scores: list[Score], intervals: Intervals, setting: Setting
+) -> dict[str, object]:
+    """The same apart for rows with little and with much exchange: bounds do not ask for it."""
+    line: dict[str, object] = {"kind": name}
+    for low, high in zip((-math.inf, *SHARES), SHARES, strict=False):
+        here = [s for s in scores if low < s.share <= high]
+        line[f"up to {high:g}"] = (len(here), coverage(here, intervals, setting))
+    return line
 
 
-def stall_seconds(scores: list[Score], solo: list[Score], known: list[Score] | None = None) -> dict:
-    """How often a stall in seconds lies in its interval, blind: both its bounds and one GPU's."""
-    known = scores if known is None else known
-    alone = {s.row.id: (s, b) for s, b in _bands_of(solo, solo, tail(solo))}
+def band_lines(intervals: Intervals) -> list[dict]:
+    """Bounds from all sources, as they ship, and what they were made from."""
+    bands = intervals.without("")
+    lines = []
+    for setting, bounds in bands.items():
+        scores = intervals.known[setting]
+        spread, _ = bias_spread(intervals.known, setting)
+        lines.append(
+            {
+                "kind": " ".join(setting),
+                "sources": len(biases(scores)),
+                "bias_spread": spread,
+                **asdict(bounds),
+            }
+        )
+    for kind in ("node", "nodes"):
+        both = asdict(band("blind", kind, bands))
+        lines.append({"kind": f"blind {kind}", "sources": None, "bias_spread": None, **both})
+    return lines
+
+
+def stall_seconds(scores: list[Score], solo: list[Score], intervals: Intervals) -> dict:
+    """How often a stall in seconds lies in its interval, blind: its own error and one GPU's."""
+    alone = {s.row.id: (s, bounds) for s, bounds in _held(solo, intervals, ("blind", "solo"))}
     held = []
-    for score, band in _bands_of(scores, known, tail(known)):
+    for score, bounds in _held(scores, intervals, ("blind over solo", "node")):
         if score.row.single not in alone:
             continue
-        one, bounds = alone[score.row.single]
+        one, of_one = alone[score.row.single]
         ratio = score.predicted / score.perfect
         low, high = (
-            (ratio * side - 1) * one.predicted * (small if ratio * side < 1 else large)
-            for side, small, large in (
-                (band.low, bounds.high, bounds.low),
-                (band.high, bounds.low, bounds.high),
+            side * one.predicted
+            for side in stall_bounds(
+                ratio - 1, ratio * bounds.low - 1, ratio * bounds.high - 1, of_one
             )
         )
         held.append(low <= score.measured - score.perfect <= high)
     return {
         "kind": "blind stall one, in seconds",
         "rows": len(held),
-        "interval_coverage_percent": round(100 * sum(held) / len(held), 1) if held else None,
+        "interval_coverage_percent": _percent(held),
     }
 
 
@@ -377,10 +462,9 @@ def by_source(setting: str, scores: list[Score], kinds: dict[str, str]) -> list[
     ]
 
 
-def summary(name: str, scores: list[Score], known: list[Score] | None) -> dict:
+def summary(name: str, scores: list[Score], held: float | None) -> dict:
     """One line of figures."""
     large = [s for s in scores if s.stall > LARGE_STALL]
-    held = None if known is None else coverage(scores, known, tail(known))
 
     def median(values) -> float | None:
         found = list(values)
@@ -401,7 +485,7 @@ def summary(name: str, scores: list[Score], known: list[Score] | None) -> dict:
         "large_stall_error_points": median(s.predicted_stall - s.stall for s in large),
         "large_stall_perfect_points": median(s.stall for s in large),
         "large_stall_plain_points": median(s.plain_stall - s.stall for s in large),
-        "interval_coverage_percent": None if held is None else round(held, 1),
+        "interval_coverage_percent": held,
     }
 
 

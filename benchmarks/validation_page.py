@@ -96,7 +96,8 @@ def tables(found: dict) -> dict[str, str]:
         "blind_table": blind_by_source(blind),
         "parts": part_table(found["parts"]),
         "constants": constants(found["constants"]),
-        "bands": bands(found["bands"], found["tails"]),
+        "bands": bands(found["bands"]),
+        "by_share": by_share(found["by_share"]),
         "worst": worst(found["calibrated"]),
     }
 
@@ -112,6 +113,8 @@ def figures(found: dict) -> dict[str, str]:
         if line["kind"].startswith("blind") and line["source"] == public_rows.SLOW_SINGLE
     ]
     across = {s.row.source for s in calibrated if s.kind != "one"}
+    same, weak = by_kind["calibrated same"], by_kind["calibrated weak"]
+    solo = by_kind[f"blind solo, without {public_rows.SLOW_SINGLE}"]
 
     def cloud(constants: dict) -> str:
         return f"{constants['bandwidth_efficiency']['cloud']:.2g}"
@@ -123,7 +126,10 @@ def figures(found: dict) -> dict[str, str]:
         "left_out_by_value": str(found["left_out_by_value"]),
         "flagged": str(found["left_out"][f"flag {public_rows.FLAG_BY_VALUE}"]),
         "small_stalls": f"{100 * len(small) / len(calibrated):.0f}",
-        "same_large": str(by_kind["calibrated same"]["large_stalls"]),
+        "same_large": str(same["large_stalls"]),
+        "same_rows": str(same["rows"]),
+        "nodes_held": f"{_together(same, weak):.1f}",
+        "solo_held": str(solo["interval_coverage_percent"]),
         "cloud_without": cloud(found["constants_without_slow_single"]),
         "cloud_with": cloud(found["constants"]),
         "slow_bias": ", ".join(f"{one:.0f} %" for one in slow),
@@ -133,6 +139,12 @@ def figures(found: dict) -> dict[str, str]:
             by_kind["pairs of machines"]["faster_named_of_equal_peak_percent"]
         ),
     }
+
+
+def _together(*lines: dict) -> float:
+    """How often intervals hold on the rows of several lines."""
+    held = sum(line["rows"] * (line["interval_coverage_percent"] or 0.0) for line in lines)
+    return held / sum(line["rows"] for line in lines)
 
 
 def table(heads: list[str], rows: list[list[object]]) -> str:
@@ -298,19 +310,28 @@ def _why(setting: str, source: str) -> str:
     return next(told, "not known")
 
 
-def bands(found: dict, tails: dict) -> str:
+def bands(found: list[dict]) -> str:
     rows = [
         [
-            name,
-            f"{one['up_to_share']:g}",
-            f"{one['low']:.3g}",
-            f"{one['high']:.3g}",
-            f"{100 * tails[name]:g}",
+            line["kind"],
+            f"{line['low']:.3g}",
+            f"{line['high']:.3g}",
+            line["sources"],
+            None if line["bias_spread"] is None else f"{line['bias_spread']:.2g}",
         ]
-        for name, several in found.items()
-        for one in several
+        for line in found
     ]
-    return table(["what", "share of exchange, up to", "low", "high", "tail %"], rows)
+    return table(["what", "low", "high", "sources", "spread of their biases, logarithm"], rows)
+
+
+def by_share(found: list[dict]) -> str:
+    shares = [key for key in found[0] if key != "kind"]
+    rows = [[line["kind"], *(_of_rows(*line[share]) for share in shares)] for line in found]
+    return table(["90 % interval holds, by share of exchange", *shares], rows)
+
+
+def _of_rows(rows: int, held: float | None) -> str | None:
+    return None if held is None else f"{held} % of {rows}"
 
 
 def _met(is_met: bool | None) -> str:

@@ -148,15 +148,72 @@ def test_a_fit_finds_the_constants_behind_the_rows() -> None:
     assert replace(cases, rows=known).seconds(found) == pytest.approx(seconds, rel=0.05)
 
 
-def test_intervals_hold_on_the_rows_that_made_them() -> None:
-    rows = list(made_up_rows().values())
-    spread = np.linspace(0.8, 1.2, 200)
-    scores = [
-        validate_predictor.Score(rows[0], "one", float(x), 1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.05)
-        for x in spread
+def of_sources(*biases: float, rows: int = 200) -> list[validate_predictor.Score]:
+    """Sources with a bias each, whose rows scatter about it alike."""
+    (row, *_) = made_up_rows().values()
+    return [
+        score(replace(row, source=f"source {number}"), float(np.exp(bias + x)), 1.0)
+        for number, bias in enumerate(biases)
+        for x in np.linspace(-0.2, 0.2, rows)
     ]
-    (band,) = {(b.low, b.high) for b in validate_predictor.make_bands(scores, 0.05)}
-    assert np.mean((spread >= band[0]) & (spread <= band[1])) == pytest.approx(0.9, abs=0.02)
+
+
+def bounds_of(**kinds: list[validate_predictor.Score]) -> dict[str, tuple[float, float]]:
+    known = {("calibrated", kind): scores for kind, scores in kinds.items()}
+    made = validate_predictor.Intervals(known).without("nobody")
+    return {kind: (np.log(one.low), np.log(one.high)) for (_, kind), one in made.items()}
+
+
+def test_sources_without_bias_leave_the_scatter_of_their_rows() -> None:
+    found = bounds_of(node=of_sources(0.1, 0.1, 0.1))
+    assert found["node"] == pytest.approx((0.1 - 0.18, 0.1 + 0.18), abs=0.002)
+
+
+def test_a_new_source_may_have_a_bias_as_others_do_and_more_so_where_they_are_few() -> None:
+    many = bounds_of(node=of_sources(*[-0.5, 0.5] * 20, rows=3))["node"]
+    few = bounds_of(node=of_sources(-0.5, 0.5, -0.5, 0.5))["node"]
+    assert 1.645 * 0.5 < many[1] < 1.15 * 1.645 * 0.5
+    # Student's quantile with three degrees of freedom, and a mean that is known from four.
+    assert few[1] == pytest.approx(2.353 * 0.577 * (1 + 1 / 4) ** 0.5, rel=0.05)
+    assert few[0] == pytest.approx(-few[1], rel=0.01)
+
+
+def test_several_nodes_borrow_the_spread_of_one_and_not_the_reverse() -> None:
+    node, nodes = of_sources(-0.1, 0.1, -0.1, 0.1, 0.0), of_sources(-0.3, 0.3)
+    both = bounds_of(node=node, nodes=nodes)
+    assert both["node"] == bounds_of(node=node)["node"]
+    assert both["nodes"][1] < bounds_of(nodes=nodes)["nodes"][1] / 2
+
+
+def test_intervals_of_a_source_know_nothing_of_its_rows() -> None:
+    mine = [replace(s, row=replace(s.row, source="mine")) for s in of_sources(3.0)]
+    others = of_sources(-0.1, 0.0, 0.1)
+    with_mine = validate_predictor.Intervals({("calibrated", "node"): others + mine})
+    alone = validate_predictor.Intervals({("calibrated", "node"): others})
+    assert with_mine.without("mine") == alone.without("nobody")
+    assert validate_predictor.coverage(mine, with_mine, ("calibrated", "node")) == 0.0
+
+
+def test_one_other_source_makes_no_interval() -> None:
+    one = validate_predictor.Intervals({("calibrated", "node"): of_sources(0.0, 0.1)})
+    assert one.without("source 0") == {}
+    rows = one.known["calibrated", "node"]
+    assert validate_predictor.coverage(rows, one, ("calibrated", "node")) is None
+    assert validate_predictor.coverage(rows, one, ("blind", "node")) is None
+
+
+def test_how_often_intervals_hold_is_told_apart_by_share_of_exchange() -> None:
+    known = of_sources(-0.1, 0.0, 0.1)
+    far = replace(known[0], row=replace(known[0].row, source="mine"), measured=100.0, share=0.3)
+    near = replace(far, measured=1.0, share=0.05)
+    intervals = validate_predictor.Intervals({("calibrated", "node"): known})
+    found = validate_predictor.held_by_share("a", [near, far], intervals, ("calibrated", "node"))
+    assert found == {
+        "kind": "a",
+        "up to 0.1": (1, 100.0),
+        "up to 0.25": (0, None),
+        "up to 1": (1, 0.0),
+    }
 
 
 def test_rows_left_out_by_their_value_can_be_scored_apart(tmp_path: Path) -> None:
@@ -181,14 +238,10 @@ def score(
 
 
 def test_a_kind_without_rows_has_no_figures() -> None:
-    empty = validate_predictor.summary("calibrated same", [], [])
+    empty = validate_predictor.summary("calibrated same", [], None)
     assert empty["rows"] == 0
     assert {value for key, value in empty.items() if key.endswith("percent")} == {None}
-    (row, *_) = made_up_rows().values()
-    # One source alone has no other to make its intervals from.
-    alone = validate_predictor.summary("calibrated one", [score(row, 1.1, 1.0)] * 2, [])
-    assert (alone["rows"], alone["interval_coverage_percent"]) == (2, None)
-    nothing = validate_predictor.stall_seconds([], [])
+    nothing = validate_predictor.stall_seconds([], [], validate_predictor.Intervals({}))
     assert (nothing["rows"], nothing["interval_coverage_percent"]) == (0, None)
 
 
@@ -224,15 +277,14 @@ def test_a_stall_in_seconds_is_as_uncertain_as_the_stall_and_one_gpus_time() -> 
         return score(one, alone, 1.0, "solo"), ratio
 
     # Others: one GPU takes 0.5 to 2 times as long as predicted, the ratio is exact.
-    others = [of("a", 0.5, 1.0), of("b", 2.0, 4.0)]
-    for seconds, held in ((0.6, 100.0), (5.0, 0.0)):
-        mine = of("mine", seconds, 2 * seconds)
-        known = [one for pair in [*others, mine] for one in pair]
-        ratios = [one for one in known if one.kind == "one"]
-        solos = [one for one in known if one.kind == "solo"]
-        found = validate_predictor.stall_seconds(
-            [one for one in ratios if one.row.source == "mine"], solos, ratios
+    others = [of("a", 0.5, 1.0), of("b", 2.0, 4.0), of("c", 0.5, 1.0), of("d", 2.0, 4.0)]
+    for seconds, held in ((0.6, 100.0), (50.0, 0.0)):
+        solo, node = of("mine", seconds, 2 * seconds)
+        solos, ratios = zip(*others, strict=True)
+        intervals = validate_predictor.Intervals(
+            {("blind", "solo"): list(solos), ("blind over solo", "node"): list(ratios)}
         )
+        found = validate_predictor.stall_seconds([node], [solo], intervals)
         assert found["interval_coverage_percent"] == held
 
 

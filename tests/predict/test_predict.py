@@ -13,11 +13,11 @@ from profiles import noisy, profile_of
 from stash.cli.main import main
 from stash.errors import UsageError
 from stash.predict.api import data_rates
-from stash.predict.uncertainty import BANDS, band
+from stash.predict.uncertainty import BANDS, band, stall_bounds
 from stash.report.terminal import print_profile
 from stash.results.profile import Profile, Provenance
 
-(BLIND_SOLO,) = BANDS["blind", "solo"]
+BLIND_SOLO = BANDS["blind", "solo"]
 
 
 def text_of(profile: Profile) -> str:
@@ -233,15 +233,25 @@ def test_a_profile_of_another_batch_precision_or_gpu_leaves_the_bounds_of_specif
 def test_stalls_from_specifications_have_the_bounds_of_such_stalls() -> None:
     found = stash.predict("resnet50", instance="p3.16xlarge")
     solo, node = seconds(found, "solo"), seconds(found, "node")
-    bounds = band("blind over solo", "node", 1 - solo / node)
+    bounds = band("blind over solo", "node")
     stall = found.stalls["interconnect"]
     assert stall.percent is not None and stall.percent.high is not None
     assert stall.percent.high == pytest.approx(100 * (node / solo * bounds.high - 1))
     assert found.waiting.later is not None and found.waiting.later.high is not None
     assert found.waiting.later.high == pytest.approx(1 - solo / node / bounds.high)
     # In seconds, one worker's own time is as uncertain as it is.
-    most = (node / solo * bounds.high - 1) * solo * BLIND_SOLO.high
-    assert stall.seconds_per_iteration.high == pytest.approx(most)
+    ratio = node / solo
+    low, high = stall_bounds(ratio - 1, ratio * bounds.low - 1, ratio * bounds.high - 1, BLIND_SOLO)
+    found_seconds = stall.seconds_per_iteration
+    assert (found_seconds.low, found_seconds.high) == pytest.approx((low * solo, high * solo))
+
+
+def test_a_step_from_specifications_has_the_bounds_of_both_its_parts() -> None:
+    found = stash.predict("resnet50", instance="p3.16xlarge", nnodes=2)
+    for step, kind in (("node", "node"), ("scaleout", "nodes")):
+        bounds, each = band("blind", kind), found.steps[step].seconds_per_iteration
+        assert each.low == pytest.approx(each.estimate * bounds.low)
+        assert each.high == pytest.approx(each.estimate * bounds.high)
 
 
 def test_stalls_over_a_measured_worker_have_the_bounds_of_the_step() -> None:

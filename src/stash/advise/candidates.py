@@ -69,11 +69,6 @@ class Iterations:
     node: Array
     together: Array
 
-    @property
-    def exchange_share(self) -> Array:
-        share: Array = 1 - self.solo / self.together
-        return share
-
 
 def read_catalog(named: str) -> tuple[Instance, ...]:
     """A snapshot by its name, or the rows of a user's own file."""

@@ -22,7 +22,7 @@ from stash.hardware.gpus import Gpu
 from stash.predict import compute
 from stash.predict.constants import FITTED
 from stash.predict.facts import Array, ModelFacts
-from stash.predict.uncertainty import BANDS
+from stash.predict.uncertainty import band
 
 #: Normal quantile of the predictor's bands, and of measured intervals.
 BAND_QUANTILE, MEASURED_QUANTILE = 1.645, 1.960
@@ -101,8 +101,7 @@ def believe(
 ) -> Belief:
     """Predictions where nothing was measured, corrected by whatever was."""
     kinds = [*ways.kinds, *{o.gpu.key: o.gpu for o in seen if o.gpu not in ways.kinds}.values()]
-    blind = candidates.iterations(ways, known, batch, dtype)
-    effects = _effects(ways, blind, len(kinds))
+    effects = _effects(ways, len(kinds))
     factor = np.ones(len(kinds))
     mean, covariance = np.zeros(effects.shape[1]), np.eye(effects.shape[1])
     for _ in range(PASSES if seen else 0):
@@ -126,7 +125,7 @@ def believe(
     return Belief(times, low, high, measured, effects, covariance, own)
 
 
-def _effects(ways: Grid, blind: Iterations, kinds: int) -> Array:
+def _effects(ways: Grid, kinds: int) -> Array:
     """How strongly each effect moves each row's log time.
 
     Columns: the model; kinds of GPUs; exchange inside all machines, and across all networks; single
@@ -137,7 +136,7 @@ def _effects(ways: Grid, blind: Iterations, kinds: int) -> Array:
     found = np.zeros((len(ways), 1 + kinds + 2 + 2 * count))
     found[:, 0] = _common_log_sd()
     found[rows, 1 + ways.kind] = GPU_LOG_SD
-    machine, network = _link_log_sd(ways, blind.exchange_share)
+    machine, network = _link_log_sd(ways)
     found[:, 1 + kinds] = np.where(ways.workers > 1, EXCHANGE_LOG_SD, 0.0)
     found[:, 2 + kinds] = network * math.sqrt(COMMON_OF_NETWORKS)
     alone = np.sqrt(machine**2 - found[:, 1 + kinds] ** 2)
@@ -220,11 +219,11 @@ def _bounds(
 ) -> tuple[Array, Array]:
     """The predictor's bands, narrowed as much as profiles narrow what is believed."""
     calibrated = np.array([gpu.key in seen_gpus for gpu in ways.kinds])[ways.kind]
-    machine, network = _link_log_sd(ways, times.exchange_share)
+    machine, network = _link_log_sd(ways)
     links = machine**2 + network**2 + np.where(ways.nodes > 1, NODES_LOG_SD**2, 0.0)
     before = links + np.where(calibrated, 0.0, _common_log_sd() ** 2 + GPU_LOG_SD**2)
     narrowed = np.sqrt(variance / before)
-    low, high = _band_logs(ways, times.exchange_share, calibrated)
+    low, high = _band_logs(ways, calibrated)
     low, high = (times.together * np.exp(bound * narrowed) for bound in (low, high))
     for row, timing in measured.items():
         low[row] = timing.seconds if timing.low is None else timing.low
@@ -232,7 +231,7 @@ def _bounds(
     return low, high
 
 
-def _band_logs(ways: Grid, share: Array, calibrated: Flags) -> tuple[Array, Array]:
+def _band_logs(ways: Grid, calibrated: Flags) -> tuple[Array, Array]:
     low, high = np.empty(len(ways)), np.empty(len(ways))
     alone = (ways.workers == 1) & ~calibrated
     several = ways.nodes > 1
@@ -243,29 +242,16 @@ def _band_logs(ways: Grid, share: Array, calibrated: Flags) -> tuple[Array, Arra
             ("nodes", known & several),
         ):
             if rows.any():
-                low[rows], high[rows] = _band(setting, kind, share[rows])
+                bounds = band(setting, kind)
+                low[rows], high[rows] = math.log(bounds.low), math.log(bounds.high)
     return low, high
 
 
-def _band(setting: str, kind: str, share: Array) -> tuple[Array, Array]:
-    bands = BANDS[setting, kind]
-    limits = np.array([one.up_to_share for one in bands[:-1]])
-    chosen = np.searchsorted(limits, share, side="left")
-    bounds = np.log([[one.low, one.high] for one in bands])
-    return bounds[chosen, 0], bounds[chosen, 1]
-
-
-def _link_log_sd(ways: Grid, share: Array) -> tuple[Array, Array]:
+def _link_log_sd(ways: Grid) -> tuple[float, Array]:
     """How far a machine, and its network, are off once the GPU's own time is known."""
-
-    def spread(kind: str, shares: Array) -> Array:
-        low, high = _band("calibrated", kind, shares)
-        wide: Array = (high - low) / (2 * BAND_QUANTILE)
-        return wide
-
-    machine = spread("node", share[ways.one_node])
-    network = spread("nodes", share) ** 2 - machine**2 - NODES_LOG_SD**2
-    network = np.sqrt(np.maximum(network, NETWORK_LOG_SD**2))
+    machine = _band_log_sd("calibrated", "node")
+    network = _band_log_sd("calibrated", "nodes") ** 2 - machine**2 - NODES_LOG_SD**2
+    network = math.sqrt(max(network, NETWORK_LOG_SD**2))
     return machine, np.where(ways.nodes > 1, network, 0.0)
 
 
@@ -276,9 +262,12 @@ def _variance(effects: Array, covariance: Array) -> Array:
 
 def _common_log_sd() -> float:
     """What is left of the spread of a prediction from specifications alone."""
-    (blind,) = BANDS["blind", "solo"]
-    whole = math.log(blind.high / blind.low) / (2 * BAND_QUANTILE)
-    return math.sqrt(whole**2 - GPU_LOG_SD**2)
+    return math.sqrt(_band_log_sd("blind", "solo") ** 2 - GPU_LOG_SD**2)
+
+
+def _band_log_sd(setting: str, kind: str) -> float:
+    bounds = band(setting, kind)
+    return math.log(bounds.high / bounds.low) / (2 * BAND_QUANTILE)
 
 
 def _solo(known: ModelFacts, one: Observation) -> float:

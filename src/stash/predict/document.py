@@ -11,7 +11,7 @@ from stash.predict import memory, pipeline
 from stash.predict.communication import Link
 from stash.predict.facts import ModelFacts
 from stash.predict.machines import Machine, checks, link_words, machine_facts, workload_facts
-from stash.predict.uncertainty import INTERVAL_PERCENT, OVER_SOLO, Band, band
+from stash.predict.uncertainty import INTERVAL_PERCENT, OVER_SOLO, Band, band, stall_bounds
 from stash.results.document import Interval
 from stash.results.profile import (
     SCHEMA,
@@ -217,7 +217,7 @@ def _seconds(step: str, seconds: float, predicted: Predicted, setting: str) -> I
     kind = predicted.kind(step)
     if kind is None or (setting, kind) == ("calibrated", "solo"):
         return Interval(estimate=seconds, low=None, high=None)
-    return _between(seconds, band(setting, kind, 1 - predicted.solo / seconds))
+    return _between(seconds, band(setting, kind))
 
 
 def _over_solo(step: str, seconds: float, predicted: Predicted, setting: str) -> Interval:
@@ -227,7 +227,7 @@ def _over_solo(step: str, seconds: float, predicted: Predicted, setting: str) ->
         return Interval(estimate=ratio, low=None, high=None)
     if kind == "solo":
         return Interval(estimate=ratio, low=ratio, high=ratio)
-    return _between(ratio, band(OVER_SOLO[setting], kind, 1 - 1 / ratio))
+    return _between(ratio, band(OVER_SOLO[setting], kind))
 
 
 def _between(estimate: float, bounds: Band) -> Interval:
@@ -341,17 +341,13 @@ def _run(facts: ModelFacts, batch: int, dtype: str, machine: Machine) -> Run:
     )
 
 
-def _product(value: Interval, positive: Interval) -> Interval:
-    """Both at once as far off as each may be; what has no bounds is taken as exact."""
-    if value.low is None or value.high is None:
-        return _scaled(value, positive.estimate)
-    small = positive.estimate if positive.low is None else positive.low
-    large = positive.estimate if positive.high is None else positive.high
-    return Interval(
-        estimate=value.estimate * positive.estimate,
-        low=value.low * (small if value.low > 0 else large),
-        high=value.high * (large if value.high > 0 else small),
-    )
+def _product(value: Interval, solo: Interval) -> Interval:
+    """Two errors that have nothing to do with each other; what has no bounds is taken as exact."""
+    if value.low is None or value.high is None or solo.low is None or solo.high is None:
+        return _scaled(value, solo.estimate)
+    bounds = Band(solo.low / solo.estimate, solo.high / solo.estimate)
+    low, high = stall_bounds(value.estimate, value.low, value.high, bounds)
+    return _scaled(Interval(estimate=value.estimate, low=low, high=high), solo.estimate)
 
 
 def _scaled(value: Interval, factor: float) -> Interval:
