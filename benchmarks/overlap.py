@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 CASES = (("resnet50", 0.05), ("vgg11", 0.02), ("resnet18", 0.1))
 #: All-reduces in a row: that workers leave a barrier one after the other then weighs little.
-PROBE_CHAIN, PROBE_CHAINS = 50, 10
-#: A chain of larger ones need not be as long.
-LARGE_PROBE_CHAIN, LARGE_PROBE_CHAINS = 8, 5
+PROBE_CHAIN = 20
+#: Chains are repeated for so long, as cores are slow for moments; there are so many at least.
+PROBE_SECONDS, LEAST_CHAINS = 1.5, 3
 TINY_BYTES = 64
 #: Slowed down together with the link, so that a host's milliseconds weigh little beside a device's.
 DEVICE = "emulated:v100:bytes={scale:g}:time=4"
@@ -148,14 +148,15 @@ def _seconds_of_all_reduce(message_bytes: int) -> float:
     import torch.distributed as dist
 
     tensor, samples = torch.zeros(max(1, message_bytes // 4)), []
-    tiny = message_bytes <= TINY_BYTES
-    chain = PROBE_CHAIN if tiny else LARGE_PROBE_CHAIN
-    for _ in range(PROBE_CHAINS if tiny else LARGE_PROBE_CHAINS):
+    began, over = time.perf_counter(), torch.zeros(1)
+    while not over.item() or len(samples) < LEAST_CHAINS:
         dist.barrier()
         start = time.perf_counter()
-        for _ in range(chain):
+        for _ in range(PROBE_CHAIN):
             dist.all_reduce(tensor)
-        samples.append((time.perf_counter() - start) / chain)
+        samples.append((time.perf_counter() - start) / PROBE_CHAIN)
+        over.fill_(time.perf_counter() - began > PROBE_SECONDS)
+        dist.broadcast(over, src=0)
     return statistics.median(samples)
 
 
