@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 import torch
@@ -26,6 +27,9 @@ def main() -> None:
     device = parse(options.device)
     workload = train.resolve(options.model, options.data, options.batch_size, device)
     if device.kind == "emulated":
+        # As the zoo's workers on such devices, which are not pinned: where two workers read files
+        # while they wait, the system puts them on one core for moments.
+        os.sched_setaffinity(0, range(os.cpu_count() or 1))
         model, optimizer, loss_of = train._prepare(workload, device, torch.device("cpu"), "fp32")
     else:
         model = DistributedDataParallel(workload.build_model().train())
