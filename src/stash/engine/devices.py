@@ -144,7 +144,7 @@ class Cuda:
 
     def moment(self) -> Moment:
         """An event behind all work of the stream that the script uses."""
-        event = torch.cuda.Event(enable_timing=True)
+        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         event.record(torch.cuda.current_stream(self._device))
         return CudaMoment(event)
 
