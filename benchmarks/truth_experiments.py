@@ -63,17 +63,20 @@ def world_with(
 ) -> World:
     """A world whose stalls are such parts of an iteration.
 
-    Batches are prepared while the worker waits, so `prep` is as long as the delay. What is fetched
-    is read ahead by a loader worker, which never lets the disk idle: `fetch` is what goes beyond
-    compute.
+    Batches are prepared by the worker itself, so `prep` is what goes beyond the work that its
+    device has queued. What is fetched is read ahead by a loader worker, which never lets the disk
+    idle: `fetch` is what goes beyond compute.
     """
-    plain = World(iteration_seconds=iteration_seconds, tail=not communication)
+    plain = World(
+        iteration_seconds=iteration_seconds,
+        tail=not communication,
+        neighbour_seconds=contention * iteration_seconds,
+    )
     exchange = plain.tail_seconds + communication * iteration_seconds if communication else 0.0
     return replace(
         plain,
         exchange_seconds=exchange,
-        neighbour_seconds=contention * iteration_seconds,
-        prepare_seconds=prep * iteration_seconds,
+        prepare_seconds=plain.queued_seconds + prep * iteration_seconds if prep else 0.0,
         read_seconds=iteration_seconds * (1 + communication + contention + fetch) if fetch else 0.0,
         loader_workers=1 if fetch else 0,
     )

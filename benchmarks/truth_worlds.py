@@ -89,6 +89,11 @@ class World:
         device = self.accelerator
         return device.backward_seconds - messages(device)[-1].ready_seconds
 
+    @property
+    def queued_seconds(self) -> float:
+        """What the device still has to do when the host goes on to the next batch."""
+        return self.accelerator.optimizer_seconds + self.neighbour_seconds
+
     def truth(self) -> dict[str, float]:
         """Seconds per iteration of every stall, in closed form."""
         solo = self.iteration_seconds
@@ -127,8 +132,11 @@ class World:
         )
 
     def _fed(self, node: float, batch_seconds: float) -> float:
-        """Without loader workers a batch is waited for; one loader worker prepares it meanwhile."""
-        return max(node, batch_seconds) if self.loader_workers else node + batch_seconds
+        """One loader worker prepares a batch meanwhile. Without any, the host makes it, and the
+        device waits for what is left of that when it has done what was queued."""
+        if self.loader_workers:
+            return max(node, batch_seconds)
+        return node + max(0.0, batch_seconds - self.queued_seconds)
 
     def exported(self) -> str:
         """The value of `VARIABLE` that brings this world about."""

@@ -133,6 +133,15 @@ def test_a_loader_worker_hides_what_fits_into_an_iteration() -> None:
     assert both["prep"] == 0 and both["fetch"] == pytest.approx(0.5)
 
 
+def test_a_batch_that_a_worker_makes_itself_hides_under_what_its_device_has_queued() -> None:
+    world = World(iteration_seconds=1.0, neighbour_seconds=0.5, prepare_seconds=0.4)
+    queued = 0.5 + world.accelerator.optimizer_seconds
+    assert world.queued_seconds == pytest.approx(queued)
+    assert world.truth()["prep"] == 0
+    longer = World(iteration_seconds=1.0, neighbour_seconds=0.5, prepare_seconds=0.8)
+    assert longer.truth()["prep"] == pytest.approx(0.8 - queued)
+
+
 def test_a_batch_takes_a_whole_number_of_the_disks_ticks() -> None:
     """Each request is worth 0.1 to 0.25 s of the rate; docs/truth.md tells why."""
     for experiment in experiments():

@@ -39,6 +39,8 @@ from stash.results.validity import cold_check
 MISFIT_PERCENT = 25.0
 #: Two numbers of a line need more sizes than two, or nothing can be off it.
 FEWEST_SIZES = 3
+#: Of a time: what grows by less than this over all sizes does so by rounding.
+ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,7 @@ def _line(sizes: Sequence[int], samples: Sequence[Sequence[float]], workers: int
     solve = np.linalg.pinv(design / typical[:, None])
     latencies, slopes = solve @ (times / typical[:, None])
     latency, slope = statistics.estimate([list(latencies)]), statistics.estimate([list(slopes)])
-    if slope.value <= 0:
+    if slope.value * sizes[-1] <= ROUNDING * typical[-1]:
         return None
     fitted = design @ np.array([latency.value, slope.value])
     return Line(
