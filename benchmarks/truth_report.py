@@ -320,8 +320,8 @@ _METHOD = """## How the worlds are made
 - **Contention.** The device is busy for longer, by a known time, in an iteration during which
   another worker computes.
 - **Prep.** The data set waits for a known time before it gives a batch. Batches are made in the
-  worker itself, so the wait is exposed as a whole; with a loader worker (hidden delays) only what
-  goes beyond an iteration is.
+  worker itself, so the wait is exposed but for what the device has queued meanwhile; with a loader
+  worker (hidden delays) only what goes beyond an iteration is.
 - **Fetch.** Every worker reads from a disk that the kernel throttles, in a control group of its
   own. A loader worker reads ahead without pause, so `cold` is bytes / rate, and the stall is what
   goes beyond an iteration. The kernel lets a request pass at once while it fits into 0.1 s of the
