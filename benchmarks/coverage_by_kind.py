@@ -1,11 +1,12 @@
 """Are the intervals honest for every kind of stall, also while something else loads the machine?
 
-For each kind one gang is launched in a world whose stall is known in closed form. Its rounds are
-cut into many short profiles of consecutive rounds; a 95 % interval should hold the truth in 90 to
-99 of 100 of them. The network stall, which needs two hosts, has a benchmark of its own
-(network_truth.py).
+Two gangs are launched in worlds whose stalls are known in closed form: one exchanges gradients,
+shares its machine and prepares batches, each for a known time; the other reads from a throttled
+disk. Their rounds are cut into many short profiles of consecutive rounds; a 95 % interval should
+hold the truth in 90 to 99 of 100 of them. The network stall, which needs two hosts, has a benchmark
+of its own (network_truth.py).
 
-    python benchmarks/coverage_by_kind.py [--only KIND ...] [--bursts] [--json]
+    python benchmarks/coverage_by_kind.py [--only WORLD ...] [--bursts] [--json]
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from truth import surroundings
-from truth_experiments import Experiment, world_with
+from truth_experiments import ALL_STEPS, Experiment, world_with
 from truth_worlds import FACTORY, WORKERS
 
 from stash.launch.api import _run_launches
@@ -39,45 +40,52 @@ from stash.results.steps import STALL_BY_NAME
 AMOUNT = 0.2
 BURST_SECONDS = 0.5
 BURST_EVERY_SECONDS = 2.0
+#: What is put in together.
+WORLDS = {"delays": ("communication", "contention", "prep"), "disk": ("fetch",)}
 #: A replay block of one iteration must last 50 ms; a disk's answer 100 ms (docs/truth.md).
-ITERATION_SECONDS = {"communication": 0.06, "contention": 0.06, "prep": 0.06, "fetch": 0.1}
+ITERATION_SECONDS = {"delays": 0.06, "disk": 0.1}
 
 
 def main() -> None:
     options = _parse()
     found = []
     with bursts() if options.bursts else contextlib.nullcontext():
-        for kind in options.only or ITERATION_SECONDS:
-            one = covered_by(kind, options.profiles, options.rounds)
-            found.append(one)
-            print(
-                f"{kind}: {one['covered']} of {one['profiles']} intervals hold the truth of "
-                f"{one['truth_ms']:.3f} ms; mean estimate {one['mean_estimate_ms']:.3f} ms, mean "
-                f"half-width {one['mean_half_width_ms']:.3f} ms",
-                file=sys.stderr if options.json else sys.stdout,
-                flush=True,
-            )
+        for world in options.only or WORLDS:
+            for one in covered_in(world, options.profiles, options.rounds):
+                found.append(one)
+                print(
+                    f"{one['kind']}: {one['covered']} of {one['profiles']} intervals hold the "
+                    f"truth of {one['truth_ms']:.3f} ms; mean estimate "
+                    f"{one['mean_estimate_ms']:.3f} ms, mean half-width "
+                    f"{one['mean_half_width_ms']:.3f} ms",
+                    file=sys.stderr if options.json else sys.stdout,
+                    flush=True,
+                )
     if options.json:
         print(json.dumps({"bursts": options.bursts, "kinds": found}, indent=1))
 
 
-def covered_by(kind: str, profiles: int, rounds: int) -> dict[str, Any]:
-    """One launch, cut into short profiles; how many of their intervals hold the truth."""
-    experiment = _experiment(kind)
-    truth = experiment.world.truth()[kind]
+def covered_in(world: str, profiles: int, rounds: int) -> list[dict[str, Any]]:
+    """One launch, cut into short profiles; how many of their intervals hold the truth, by kind."""
+    experiment = _experiment(world)
     recording = _record(experiment, profiles * rounds)
     parts = [
-        Times.of(recording.rounds[first : first + rounds]).stall(STALL_BY_NAME[kind])
+        Times.of(recording.rounds[first : first + rounds])
         for first in range(0, profiles * rounds, rounds)
     ]
+    return [_covered(kind, experiment.world.truth()[kind], rounds, parts) for kind in WORLDS[world]]
+
+
+def _covered(kind: str, truth: float, rounds: int, parts: Sequence[Times]) -> dict[str, Any]:
+    found = [part.stall(STALL_BY_NAME[kind]) for part in parts]
     return {
         "kind": kind,
-        "profiles": profiles,
+        "profiles": len(parts),
         "rounds": rounds,
-        "covered": sum(_holds(part, truth) for part in parts),
+        "covered": sum(_holds(one, truth) for one in found),
         "truth_ms": 1e3 * truth,
-        "mean_estimate_ms": 1e3 * statistics.mean(part.value for part in parts),
-        "mean_half_width_ms": 1e3 * statistics.mean(part.half_width or 0.0 for part in parts),
+        "mean_estimate_ms": 1e3 * statistics.mean(one.value for one in found),
+        "mean_half_width_ms": 1e3 * statistics.mean(one.half_width or 0.0 for one in found),
     }
 
 
@@ -86,16 +94,17 @@ def _holds(estimate: Estimate, truth: float) -> bool:
     return estimate.low <= truth <= estimate.high
 
 
-def _experiment(kind: str) -> Experiment:
-    """A fifth of an iteration; only the two steps whose difference it is."""
-    world = world_with(**{kind: AMOUNT}, iteration_seconds=ITERATION_SECONDS[kind])
-    steps = tuple(step for _, step in STALL_BY_NAME[kind].terms)
+def _experiment(name: str) -> Experiment:
+    """A fifth of an iteration of every kind; only the steps whose differences they are."""
+    kinds = WORLDS[name]
+    world = world_with(**dict.fromkeys(kinds, AMOUNT), iteration_seconds=ITERATION_SECONDS[name])
+    wanted = {step for kind in kinds for _, step in STALL_BY_NAME[kind].terms}
     return Experiment(
-        name=kind,
+        name=name,
         group="coverage",
         about="",
         world=replace(world, samples_per_batch=1),
-        steps=steps,
+        steps=tuple(step for step in ALL_STEPS if step in wanted),
     )
 
 
@@ -150,7 +159,7 @@ def _parse() -> argparse.Namespace:
     )
     parser.add_argument("--profiles", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=8, help="of one short profile")
-    parser.add_argument("--only", nargs="+", choices=tuple(ITERATION_SECONDS), metavar="KIND")
+    parser.add_argument("--only", nargs="+", choices=tuple(WORLDS), metavar="WORLD")
     parser.add_argument("--bursts", action="store_true", help="load the machine meanwhile")
     parser.add_argument("--json", action="store_true")
     return parser.parse_args()

@@ -43,6 +43,7 @@ from importlib import metadata
 real = metadata.version
 metadata.version = lambda name: "2.6.0" if name == "torch" else real(name)
 """
+OTHER_STASH = "import stash\nstash.__version__ = '0.0.9'\n"
 
 
 @dataclass
@@ -133,6 +134,9 @@ FAULTS = {
     "two profiles at once": Fault(second_run, (0,), minutes=1.0),
     "another torch": Fault(
         nothing, (1,), r"Node 1 \(.*\) has torch 2\.6\.0", first=OTHER_TORCH, measures=False
+    ),
+    "another Stash": Fault(
+        nothing, (1,), r"Node 1 \(.*\) has stash 0\.0\.9", first=OTHER_STASH, measures=False
     ),
     "stale rendezvous": Fault(nothing, (0, 1), r"[Nn]ode 1 \(", stale_node=True, measures=False),
     "port taken": Fault(nothing, (1,), r"Something else uses", port_taken=True, measures=False),

@@ -18,7 +18,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,10 +41,9 @@ def main() -> None:
     parser.add_argument("--rate", default="125mbit")
     parser.add_argument("--minutes", type=float, default=2.0)
     parser.add_argument("--probe", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--probe-bytes", type=int, nargs="*", default=[TINY_BYTES])
     options = parser.parse_args()
     if options.probe:
-        _probe_worker(options.probe_bytes)
+        _probe_worker()
         return
     with loopback(options.rate) as host:
         latency = probe(host)
@@ -128,26 +126,25 @@ def probe(host: Host) -> float:
     return float(done.stdout.decode().strip().splitlines()[-1])
 
 
-def _probe_worker(sizes: Sequence[int]) -> None:
-    """The first worker prints the seconds of an all-reduce of each size, a line each."""
+def _probe_worker() -> None:
+    """The first worker prints the seconds of a tiny all-reduce."""
     import torch.distributed as dist
 
     dist.init_process_group("gloo")
-    for size in sizes:
-        seconds = _seconds_of_all_reduce(size)
-        if dist.get_rank() == 0:
-            print(seconds, flush=True)
+    seconds = _seconds_of_all_reduce()
+    if dist.get_rank() == 0:
+        print(seconds, flush=True)
     dist.barrier()
     dist.destroy_process_group()
 
 
-def _seconds_of_all_reduce(message_bytes: int) -> float:
+def _seconds_of_all_reduce() -> float:
     import statistics
 
     import torch
     import torch.distributed as dist
 
-    tensor, samples = torch.zeros(max(1, message_bytes // 4)), []
+    tensor, samples = torch.zeros(TINY_BYTES // 4), []
     began, over = time.perf_counter(), torch.zeros(1)
     while not over.item() or len(samples) < LEAST_CHAINS:
         dist.barrier()

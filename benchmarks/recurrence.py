@@ -3,7 +3,8 @@
     start_k = max(ready_k, end_{k-1});  end_k = start_k + latency + bytes_k / bandwidth - free_k
     stall = max(0, end_K - backward)
 
-A token bucket fills while nobody sends; `free_k` is what of a message it lets pass at once.
+A token bucket fills while nobody sends, until it is full; `free_k` is what it then lets pass at
+once. It fills during a message's latency, too.
 
 Ready times come from the layers' costs, messages from PyTorch's bucket rules; nothing is fitted.
 """
@@ -19,6 +20,9 @@ from stash.workloads.emulated import Accelerator
 #: PyTorch fills its first bucket up to the first of these, all others up to the second.
 BUCKET_CAPS = (1 << 20, 25 << 20)
 GRADIENT_BYTES = 4
+#: Depth of a link whose stall is held against this: cores of shared machines pause for some
+#: milliseconds, and a bucket that is full by then would lose rate.
+LINK_BURST = "3ms"
 
 
 @dataclass(frozen=True)
@@ -27,7 +31,6 @@ class Message:
 
     ready_seconds: float  # after the start of the backward pass
     bytes: int
-    latency_seconds: float = 0.0  # of its own, beside what every message has
 
 
 def messages(accelerator: Accelerator) -> list[Message]:
@@ -60,10 +63,10 @@ def exchange_stall(
     burst_seconds: float = 0.0,
 ) -> float:
     """Seconds by which the last message ends after the backward pass."""
-    end = -math.inf
+    end, saved = -math.inf, 0.0
     for message in sent:
-        start = max(message.ready_seconds, end)
-        free = min(start - end, burst_seconds)
-        latency = latency_seconds + message.latency_seconds
-        end = start + latency + max(0.0, message.bytes / bytes_per_second - free)
+        begin = max(message.ready_seconds, end) + latency_seconds
+        free = min(saved + begin - end, burst_seconds)
+        needed = message.bytes / bytes_per_second
+        end, saved = begin + max(0.0, needed - free), max(0.0, free - needed)
     return max(0.0, end - backward_seconds)

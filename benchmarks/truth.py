@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import lab_cluster
-from recurrence import messages
+from recurrence import LINK_BURST, messages
 from truth_experiments import Experiment, experiments
 from truth_worlds import FACTORY, VARIABLE, WORKERS, World, write_files
 
@@ -142,10 +142,11 @@ def surroundings(experiment: Experiment, folder: Path) -> Iterator[Surroundings]
             environment |= disk.environment
             world = replace(world, files=str(files))
         if experiment.link is not None and experiment.hosts > 1:
-            hosts = stack.enter_context(network.hosts(experiment.hosts, experiment.link))
+            joined = network.hosts(experiment.hosts, experiment.link, burst=LINK_BURST)
+            hosts = stack.enter_context(joined)
             world = world.between_hosts(hosts[0].link)
         elif experiment.link is not None:
-            host = stack.enter_context(network.loopback(experiment.link))
+            host = stack.enter_context(network.loopback(experiment.link, burst=LINK_BURST))
             inside = host.inside
             environment |= host.environment
             world = world.on_link(host.link)

@@ -9,11 +9,11 @@ import functools
 import math
 from dataclasses import dataclass, replace
 
-from recurrence import exchange_stall, messages
+from recurrence import LINK_BURST, exchange_stall, messages
 from scipy import optimize
 from truth_worlds import World
 
-from stash.lab import network
+from stash.lab import network, words
 
 ALL_STEPS = ("solo", "unsynced", "node", "warm", "cold")
 KINDS = ("communication", "contention", "prep", "fetch", "network")
@@ -120,7 +120,8 @@ def _network_bits(amount: float) -> float:
     sent = messages(device)
 
     def missing(log_bits: float) -> float:
-        link = network.Link(bits_per_second=math.exp(log_bits))
+        depth = words.seconds(LINK_BURST)
+        link = network.Link(bits_per_second=math.exp(log_bits), depth_seconds=depth)
         stall = exchange_stall(
             sent,
             device.backward_seconds,

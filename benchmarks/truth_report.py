@@ -328,11 +328,11 @@ _METHOD = """## How the worlds are made
   rate, and otherwise waits in ticks (4 ms here), exactly for up to 63 of them. So every file is one
   request that is worth 0.1 to 0.25 s, and a batch takes a whole number of ticks.
 - **Links.** The lab's slow loopback: `tbf` in a network namespace; bandwidth is its rate less
-  headers.
+  headers and acknowledgements.
 - **Network.** ResNet50's gradients, two workers on each of two test hosts of the lab, so that
   `cluster` is one worker on each; the rate of the link is the one at which the overlap recurrence
   gives the amount. Between two workers a ring all-reduce sends every byte once in each direction.
-  A token bucket lets a burst (two packets here) pass at once after a pause; the recurrence knows.
+  A token bucket lets a burst (3 ms of its rate) pass at once after a pause; the recurrence knows.
   There is no latency in it: what a message takes beside its bytes, tenths of a millisecond, is in
   the error.
 - **Everything slower.** Device and delays twice as slow: all percentages must stay.

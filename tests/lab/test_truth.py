@@ -14,7 +14,7 @@ import pytest
 import truth
 import truth_numbers
 import truth_report
-from recurrence import Message, exchange_stall, messages
+from recurrence import LINK_BURST, Message, exchange_stall, messages
 from truth_experiments import (
     ALL_STEPS,
     AMOUNTS,
@@ -28,7 +28,7 @@ from truth_worlds import World
 from stash.errors import StashError
 from stash.lab import resources
 from stash.lab.network import Link
-from stash.lab.words import bits_per_second
+from stash.lab.words import bits_per_second, seconds
 
 #: Of an iteration. What a noisy machine does to a trimmed mean of a few rounds stays far below.
 MARGIN = 0.15
@@ -101,6 +101,20 @@ def test_a_link_that_was_idle_lets_a_burst_pass_at_once() -> None:
     assert exchange_stall(sent[:2], 0.0, bytes_per_second=1e9, burst_seconds=1) == 2.3
 
 
+def test_what_a_message_leaves_in_the_bucket_is_there_for_the_next() -> None:
+    sent = [Message(1.0, 3), Message(1.1, 30)]
+    # Of 0.5 the first takes 0.3; 0.1 come in until the second, which takes 3.0 and has 0.3 free.
+    stall = exchange_stall(sent, 0.0, bytes_per_second=10, burst_seconds=0.5)
+    assert stall == pytest.approx(1.1 + 3.0 - 0.3)
+
+
+def test_a_bucket_fills_while_a_message_is_under_way_but_sends_nothing() -> None:
+    sent = [Message(1.0, 30), Message(1.0, 30)]
+    # 0.4 until the first sends, with 0.5 free: 3.9. The second finds the 0.4 of its own latency.
+    stall = exchange_stall(sent, 0.0, latency_seconds=0.4, bytes_per_second=10, burst_seconds=0.5)
+    assert stall == pytest.approx(3.9 + 0.4 + 3.0 - 0.4)
+
+
 def test_the_small_net_sends_one_message_and_its_tail_hides_it() -> None:
     world = World()
     device = world.accelerator
@@ -160,7 +174,8 @@ def test_every_experiment_has_a_name_and_a_truth_of_its_own() -> None:
         assert len(amounts) >= 6 and amounts == sorted(amounts)
     rates = [bits_per_second(one.link) for one in found if one.kind == "network"]
     assert len(rates) == len(AMOUNTS) and rates == sorted(rates, reverse=True)
-    world = NETWORK_WORLD.between_hosts(Link(bits_per_second=rates[2]))
+    link = Link(bits_per_second=rates[2], depth_seconds=seconds(LINK_BURST))
+    world = NETWORK_WORLD.between_hosts(link)
     assert world.truth()["network"] / world.iteration_seconds == pytest.approx(AMOUNTS[2])
 
 

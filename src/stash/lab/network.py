@@ -21,7 +21,7 @@ from stash.lab import namespaces, registry, words
 MTU = 9000
 TCP_IP_HEADERS = 52  # with time stamps
 ETHERNET_HEADER = 14
-#: A bucket this deep forgives a timer that is late by so much; what it holds after a pause is free.
+#: How deep the bucket of a link is unless asked otherwise.
 BURST_SECONDS = 0.001
 #: What may wait in front of a link, so that nothing is dropped.
 QUEUE_SECONDS = 2
@@ -37,26 +37,26 @@ class Link:
     mtu: int = MTU
     delay_seconds: float = 0.0
     shared: bool = False
+    #: So much passes at once after a pause; the link forgives timers that are late by as much.
+    depth_seconds: float = BURST_SECONDS
 
     @property
     def goodput(self) -> float:
         """Payload bytes per second of TCP in each direction, while both directions are in use.
 
-        On a shared link both directions, and their acknowledgements (one for two segments), pass
-        the same bucket. Otherwise acknowledgements ride on the other direction's data.
+        The other direction's acknowledgements, one for two segments, pass the same bucket; on a
+        shared link the other direction's data do, too.
         """
-        payload = self.mtu - TCP_IP_HEADERS
-        frame: float = self.mtu + ETHERNET_HEADER
-        if not self.shared:
-            return self.bits_per_second / 8 * payload / frame
         acknowledgement = (TCP_IP_HEADERS + ETHERNET_HEADER) / 2
-        return self.bits_per_second / 8 / 2 * payload / (frame + acknowledgement)
+        wire = self.mtu + ETHERNET_HEADER + acknowledgement
+        directions = 2 if self.shared else 1
+        return self.bits_per_second / 8 / directions * (self.mtu - TCP_IP_HEADERS) / wire
 
     @property
     def burst_bytes(self) -> int:
         """What passes at once after a pause."""
         return max(
-            2 * (self.mtu + ETHERNET_HEADER), round(self.bits_per_second / 8 * BURST_SECONDS)
+            2 * (self.mtu + ETHERNET_HEADER), round(self.bits_per_second / 8 * self.depth_seconds)
         )
 
     @property
@@ -107,18 +107,20 @@ class Host:
 
 @contextlib.contextmanager
 def hosts(
-    count: int, rate: str, *, mtu: int = MTU, delay: str | None = None
+    count: int, rate: str, *, mtu: int = MTU, delay: str | None = None, burst: str | None = None
 ) -> Iterator[tuple[Host, ...]]:
     """Test hosts `h0`, `h1`, ... around one switch, each behind a link of this rate."""
-    link = _link(rate, mtu, delay)
+    link = _link(rate, mtu, delay, burst)
     with registry.opened() as lab:
         yield build_hosts(lab, count, link)
 
 
 @contextlib.contextmanager
-def loopback(rate: str, *, mtu: int = MTU, delay: str | None = None) -> Iterator[Host]:
+def loopback(
+    rate: str, *, mtu: int = MTU, delay: str | None = None, burst: str | None = None
+) -> Iterator[Host]:
     """One host whose loopback has this rate: a slow link between the workers of a machine."""
-    link = _link(rate, mtu, delay, shared=True)
+    link = _link(rate, mtu, delay, burst, shared=True)
     with registry.opened() as lab:
         yield _build_loopback(lab, link)
 
@@ -164,12 +166,15 @@ def require_tools() -> None:
         )
 
 
-def _link(rate: str, mtu: int, delay: str | None, *, shared: bool = False) -> Link:
+def _link(
+    rate: str, mtu: int, delay: str | None, burst: str | None, *, shared: bool = False
+) -> Link:
     return Link(
         bits_per_second=words.bits_per_second(rate),
         mtu=mtu,
         delay_seconds=words.seconds(delay) if delay else 0.0,
         shared=shared,
+        depth_seconds=words.seconds(burst) if burst else BURST_SECONDS,
     )
 
 
