@@ -26,9 +26,8 @@ from truth_experiments import (
 from truth_worlds import World
 
 from stash.errors import StashError
-from stash.lab import resources
+from stash.lab import resources, words
 from stash.lab.network import Link
-from stash.lab.words import bits_per_second, seconds
 
 #: Of an iteration. What a noisy machine does to a trimmed mean of a few rounds stays far below.
 MARGIN = 0.15
@@ -172,9 +171,9 @@ def test_every_experiment_has_a_name_and_a_truth_of_its_own() -> None:
     for kind in ("communication", "contention", "prep", "fetch"):
         amounts = [one.world.truth()[kind] for one in found if one.kind == kind]
         assert len(amounts) >= 6 and amounts == sorted(amounts)
-    rates = [bits_per_second(one.link) for one in found if one.kind == "network"]
+    rates = [words.bits_per_second(one.link) for one in found if one.kind == "network"]
     assert len(rates) == len(AMOUNTS) and rates == sorted(rates, reverse=True)
-    link = Link(bits_per_second=rates[2], depth_seconds=seconds(LINK_BURST))
+    link = Link(bits_per_second=rates[2], depth_seconds=words.seconds(LINK_BURST))
     world = NETWORK_WORLD.between_hosts(link)
     assert world.truth()["network"] / world.iteration_seconds == pytest.approx(AMOUNTS[2])
 
