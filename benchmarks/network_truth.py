@@ -128,7 +128,7 @@ def closed_form(link: Link, model: str) -> float:
 
 
 def summary(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The line through all cases, and how often intervals held the truth."""
+    """The line through the rates of each model, and how often intervals held the truth."""
     result: dict[str, Any] = {
         "cases": len(found),
         "parts": sum(one["parts"][0] for one in found),
@@ -138,19 +138,25 @@ def summary(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
             max(one["wire_over_closed_form"] for one in found),
         ],
     }
-    if len(found) > 2:
-        measured = [one["measured_ms"][0] for one in found]
-        result |= line_through([one["closed_form_ms"] for one in found], measured)
+    for model in dict.fromkeys(one["model"] for one in found):
+        own = [one for one in found if one["model"] == model]
+        if len(own) > 2:
+            result[model] = line_through(own)
     return result
 
 
-def line_through(truth: Sequence[float], measured: Sequence[float]) -> dict[str, list[float]]:
-    """Slope and intercept, each with half of its 95 % interval."""
-    line = stats.linregress(truth, measured)
+def line_through(found: Sequence[dict[str, Any]]) -> dict[str, list[float]]:
+    """Slope and intercept in percent of an iteration, each with half of its 95 % interval."""
+    whole = found[0]["iteration_ms"]
+    truth = [100 * one["closed_form_ms"] / whole for one in found]
+    line = stats.linregress(truth, [100 * one["measured_ms"][0] / whole for one in found])
     quantile = float(stats.t.ppf(0.975, len(truth) - 2))
     return {
         "slope": [round(line.slope, 4), round(quantile * line.stderr, 4)],
-        "intercept_ms": [round(line.intercept, 3), round(quantile * line.intercept_stderr, 3)],
+        "intercept_percent": [
+            round(line.intercept, 2),
+            round(quantile * line.intercept_stderr, 2),
+        ],
     }
 
 

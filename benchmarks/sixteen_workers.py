@@ -20,7 +20,7 @@ from stash.lab.network import hosts
 
 HOSTS, WORKERS = 4, 4
 #: Four pictures a worker and iteration, so that decoding them leaves cores free.
-WORKLOAD = ("resnet18", "--batch-size", 4, "--device", "emulated:v100:bytes=0.002:time=90")
+WORKLOAD = ("resnet18", "--batch-size", 4, "--device", "emulated:v100:bytes=0.002:time=150")
 
 
 def main() -> None:
