@@ -41,26 +41,25 @@ def main() -> None:
     options = parser.parse_args()
     tail = Accelerator(parse(DEVICE), zoo.layers("resnet18", 32), "fp32").optimizer_seconds
     known = [_run(DELAY_SECONDS, tail, seed) for seed in range(options.runs)]
-    detectable = statistics.mean(prep.detectable or 0.0 for prep, _, _ in known)
+    detectable = statistics.mean(prep.detectable or 0.0 for prep, _ in known)
     # The exposed part is what must be twice the detectable.
-    small = [
-        _run(2 * detectable + hidden, tail, 1000 + i) for i, (_, _, hidden) in enumerate(known)
-    ]
+    small = [_run(2 * detectable + tail, tail, 1000 + seed) for seed in range(options.runs)]
+    truth = DELAY_SECONDS - tail
     print(
         json.dumps(
             {
                 "runs": options.runs,
-                "truth_ms": round(1e3 * (DELAY_SECONDS - known[0][2]), 3),
-                "estimates_ms_mean": round(1e3 * statistics.mean(p.value for p, _, _ in known), 3),
+                "truth_ms": round(1e3 * truth, 3),
+                "estimates_ms_mean": round(1e3 * statistics.mean(p.value for p, _ in known), 3),
                 "half_width_ms_mean": round(
-                    1e3 * statistics.mean(p.half_width or 0 for p, _, _ in known), 3
+                    1e3 * statistics.mean(p.half_width or 0 for p, _ in known), 3
                 ),
-                "covered": sum(_covers(p, DELAY_SECONDS - hidden) for p, _, hidden in known),
-                "false_alarms": sum(noise.significant for _, noise, _ in known),
-                "false_alarms_small": sum(noise.significant for _, noise, _ in small),
+                "covered": sum(_covers(p, truth) for p, _ in known),
+                "false_alarms": sum(noise.significant for _, noise in known),
+                "false_alarms_small": sum(noise.significant for _, noise in small),
                 "detectable_ms": round(1e3 * detectable, 4),
-                "twice_detectable_found": sum(p.significant and p.value > 0 for p, _, _ in small),
-                "twice_detectable_covered": sum(_covers(p, 2 * detectable) for p, _, _ in small),
+                "twice_detectable_found": sum(p.significant and p.value > 0 for p, _ in small),
+                "twice_detectable_covered": sum(_covers(p, 2 * detectable) for p, _ in small),
             },
             indent=1,
         )
@@ -72,8 +71,8 @@ def _covers(estimate: Estimate, truth: float) -> bool:
     return estimate.low <= truth <= estimate.high
 
 
-def _run(delay: float, tail: float, seed: int) -> tuple[Estimate, Estimate, float]:
-    """Estimates of `prep` and `noise`, and how much of the delay the device's tail hides."""
+def _run(delay: float, tail: float, seed: int) -> tuple[Estimate, Estimate]:
+    """Estimates of `prep` and `noise`; the device's tail hides a part of the delay."""
     os.environ[DELAY] = repr(delay)
     recording = Recording()
     with tempfile.TemporaryDirectory(prefix="stash-coverage-") as folder:
@@ -83,17 +82,14 @@ def _run(delay: float, tail: float, seed: int) -> tuple[Estimate, Estimate, floa
     if failure or interrupted:
         raise SystemExit(failure or "interrupted")
     times = Times.of(recording.rounds)
-    block = recording.facts[0].calibration.block_iterations["warm"]
-    # The device is idle when a block starts, so the first iteration's delay hides nothing.
-    hidden = tail * (block - 1) / block
     prep, noise = (times.stall(STALL_BY_NAME[name]) for name in ("prep", "noise"))
     print(
         f"run {seed}: prep {1e3 * prep.value:.3f} ms +- {1e3 * (prep.half_width or 0):.3f}, "
-        f"truth {1e3 * (delay - hidden):.3f}; noise {1e3 * noise.value:+.3f} "
+        f"truth {1e3 * (delay - tail):.3f}; noise {1e3 * noise.value:+.3f} "
         f"+- {1e3 * (noise.half_width or 0):.3f}",
         flush=True,
     )
-    return prep, noise, hidden
+    return prep, noise
 
 
 _PREPARED: list[Prepared] = []

@@ -1,10 +1,10 @@
 """Are the intervals honest for every kind of stall, also while something else loads the machine?
 
-Two gangs are launched in worlds whose stalls are known in closed form: one exchanges gradients,
-shares its machine and prepares batches, each for a known time; the other reads from a throttled
-disk. Their rounds are cut into many short profiles of consecutive rounds; a 95 % interval should
-hold the truth in 90 to 99 of 100 of them. The network stall, which needs two hosts, has a benchmark
-of its own (network_truth.py).
+Gangs are launched in two worlds whose stalls are known in closed form: in one they exchange
+gradients, share their machine and prepare batches, each for a known time; in the other they read
+from a throttled disk. Rounds of a launch are cut into profiles of as many as a profile has at
+least; a 95 % interval should hold the truth in 90 to 99 of 100 of them. The network stall, which
+needs two hosts, has a benchmark of its own (network_truth.py).
 
     python benchmarks/coverage_by_kind.py [--only WORLD ...] [--bursts] [--json]
 """
@@ -14,21 +14,21 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import multiprocessing
 import os
 import statistics
 import sys
 import tempfile
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from load import bursts
 from truth import surroundings
 from truth_experiments import ALL_STEPS, Experiment, world_with
 from truth_worlds import FACTORY, WORKERS
 
+from stash.engine.plan import MIN_ROUNDS
 from stash.launch.api import _run_launches
 from stash.launch.nodes import Lead
 from stash.launch.request import Request, prepare
@@ -38,8 +38,6 @@ from stash.results.statistics import Estimate
 from stash.results.steps import STALL_BY_NAME
 
 AMOUNT = 0.2
-BURST_SECONDS = 0.5
-BURST_EVERY_SECONDS = 2.0
 #: What is put in together.
 WORLDS = {"delays": ("communication", "contention", "prep"), "disk": ("fetch",)}
 #: A replay block of one iteration must last 50 ms; a disk's answer 100 ms (docs/truth.md).
@@ -51,7 +49,7 @@ def main() -> None:
     found = []
     with bursts() if options.bursts else contextlib.nullcontext():
         for world in options.only or WORLDS:
-            for one in covered_in(world, options.profiles, options.rounds):
+            for one in covered_in(world, options.launches, options.profiles, options.rounds):
                 found.append(one)
                 print(
                     f"{one['kind']}: {one['covered']} of {one['profiles']} intervals hold the "
@@ -65,24 +63,29 @@ def main() -> None:
         print(json.dumps({"bursts": options.bursts, "kinds": found}, indent=1))
 
 
-def covered_in(world: str, profiles: int, rounds: int) -> list[dict[str, Any]]:
-    """One launch, cut into short profiles; how many of their intervals hold the truth, by kind."""
+def covered_in(world: str, launches: int, profiles: int, rounds: int) -> list[dict[str, Any]]:
+    """Launches, cut into profiles; how many of their intervals hold the truth, by kind."""
     experiment = _experiment(world)
-    recording = _record(experiment, profiles * rounds)
+    of_launches = [_record(experiment, profiles * rounds, seed).rounds for seed in range(launches)]
     parts = [
-        Times.of(recording.rounds[first : first + rounds])
-        for first in range(0, profiles * rounds, rounds)
+        [Times.of(of_one[first : first + rounds]) for first in range(0, len(of_one), rounds)]
+        for of_one in of_launches
     ]
     return [_covered(kind, experiment.world.truth()[kind], rounds, parts) for kind in WORLDS[world]]
 
 
-def _covered(kind: str, truth: float, rounds: int, parts: Sequence[Times]) -> dict[str, Any]:
-    found = [part.stall(STALL_BY_NAME[kind]) for part in parts]
+def _covered(
+    kind: str, truth: float, rounds: int, parts: Sequence[Sequence[Times]]
+) -> dict[str, Any]:
+    stall = STALL_BY_NAME[kind]
+    by_launch = [[part.stall(stall) for part in of_one] for of_one in parts]
+    found = [one for of_one in by_launch for one in of_one]
     return {
         "kind": kind,
-        "profiles": len(parts),
+        "profiles": len(found),
         "rounds": rounds,
         "covered": sum(_holds(one, truth) for one in found),
+        "covered_by_launch": [sum(_holds(one, truth) for one in of_one) for of_one in by_launch],
         "truth_ms": 1e3 * truth,
         "mean_estimate_ms": 1e3 * statistics.mean(one.value for one in found),
         "mean_half_width_ms": 1e3 * statistics.mean(one.half_width or 0.0 for one in found),
@@ -108,7 +111,7 @@ def _experiment(name: str) -> Experiment:
     )
 
 
-def _record(experiment: Experiment, rounds: int) -> Recording:
+def _record(experiment: Experiment, rounds: int, seed: int) -> Recording:
     recording = Recording()
     with (
         tempfile.TemporaryDirectory(prefix="stash-coverage-") as folder,
@@ -124,6 +127,7 @@ def _record(experiment: Experiment, rounds: int) -> Recording:
             half_width=1e-6,  # never: rounds are what ends it
             max_rounds=rounds,
             max_minutes=None,
+            seed=seed,
         )
         failure, interrupted = _run_launches(
             prepare(request), Lead.alone(), None, Path(folder), recording, lambda events: None
@@ -133,32 +137,13 @@ def _record(experiment: Experiment, rounds: int) -> Recording:
     return recording
 
 
-@contextlib.contextmanager
-def bursts() -> Iterator[None]:
-    """Something else computes for half a second of every two, on one core."""
-    load = multiprocessing.get_context("spawn").Process(target=_load, daemon=True)
-    load.start()
-    try:
-        yield
-    finally:
-        load.kill()
-        load.join()
-
-
-def _load() -> None:
-    while True:
-        end = time.perf_counter() + BURST_SECONDS
-        while time.perf_counter() < end:
-            pass
-        time.sleep(BURST_EVERY_SECONDS - BURST_SECONDS)
-
-
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--profiles", type=int, default=100)
-    parser.add_argument("--rounds", type=int, default=8, help="of one short profile")
+    parser.add_argument("--launches", type=int, default=5)
+    parser.add_argument("--profiles", type=int, default=20, help="of one launch")
+    parser.add_argument("--rounds", type=int, default=MIN_ROUNDS, help="of one profile")
     parser.add_argument("--only", nargs="+", choices=tuple(WORLDS), metavar="WORLD")
     parser.add_argument("--bursts", action="store_true", help="load the machine meanwhile")
     parser.add_argument("--json", action="store_true")

@@ -34,6 +34,17 @@ FORMULAS = (
     _reversed("copy", "staged", "node"),
     _reversed("fetch", "cold", "warm"),
     _reversed("noise", "again", "node"),
+    _reversed("network", "cluster", "node"),
+    _reversed("relief", "spread", "unsynced"),
+    _reversed("scale-out", "scaleout", "node"),
+    Patch(
+        "links forgets what exchange costs on one machine",
+        "results/steps.py",
+        '((+1, "cluster"), (-1, "spread"), (-1, "node"), (+1, "unsynced")),',
+        '((+1, "cluster"), (-1, "spread")),',
+        "all of an exchange, not what crossing machines adds to it",
+        (METHOD,),
+    ),
     Patch(
         "prep is taken over unsynced",
         "results/steps.py",

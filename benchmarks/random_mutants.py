@@ -32,19 +32,24 @@ COMPUTED = (
     "tests/results/test_assembled_by_hand.py",
     "tests/results/test_small_print.py",
     "tests/results/test_statistics.py",
+    "tests/results/test_student.py",
+    "tests/results/test_cluster_checks.py",
 )
 TIMED = (
     "tests/engine/test_measure.py",
     "tests/engine/test_loader_blocks.py",
     "tests/engine/test_story.py",
     "tests/engine/test_who_runs.py",
+    "tests/engine/test_several_nodes.py",
 )
 MUTATED = {
     "src/stash/results/steps.py": (*COMPUTED, *TIMED),
     "src/stash/results/statistics.py": COMPUTED,
+    "src/stash/results/student.py": COMPUTED,
     "src/stash/results/estimates.py": (*COMPUTED, *TIMED),
     "src/stash/results/assemble.py": COMPUTED,
     "src/stash/results/validity.py": COMPUTED,
+    "src/stash/results/pace.py": COMPUTED,
     "src/stash/results/recording.py": (*COMPUTED, *TIMED),
     "src/stash/results/document.py": tuple(dict.fromkeys((*COMPUTED, *STORED))),
     "src/stash/results/profile.py": tuple(dict.fromkeys((*COMPUTED, *STORED))),

@@ -83,6 +83,8 @@ def _worker(options: argparse.Namespace) -> None:
     from stash.workloads import train
 
     device = parse(options.device)
+    if device.kind == "cpu":
+        _pin()
     workload = train.resolve(options.workload, None, None, device)
     # The engine's group, always on: the lab's slow exchange lies in the real group beneath it.
     exchange.register(lambda group: None, lambda: "gloo")
@@ -107,6 +109,15 @@ def _worker(options: argparse.Namespace) -> None:
     (options.folder / f"{dist.get_rank()}.json").write_text(json.dumps(found))
     dist.barrier()
     os._exit(0)  # the lab's threads wait for ever
+
+
+def _pin() -> None:
+    """The cores that Stash gives to the same worker, also to one that is alone."""
+    cores = sorted(os.sched_getaffinity(0))
+    share = len(cores) // WORKERS
+    first = int(os.environ["LOCAL_RANK"]) * share
+    if share:
+        os.sched_setaffinity(0, cores[first : first + share])
 
 
 def _batches(loader: Any, *, real: bool) -> Iterator[Any]:

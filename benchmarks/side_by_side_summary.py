@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Iterator, Sequence
 from typing import Any
+
+DRAWS = 2000
 
 
 def summaries(lines: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -14,11 +17,10 @@ def summaries(lines: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def summary(lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """One case: how far each method was off, and when Stash was as near as the other."""
+    """One case: how far each method was off, and what Stash's error and time are of the other's."""
     truth = lines[0]["truth"]
     reference = [line["reference"] for line in lines]
-    stash = [line["stash"]["after_rounds"] for line in lines]
-    at_end = [rounds[-1] for rounds in stash]
+    stash = [line["stash"] for line in lines]
     return {
         "case": lines[0]["case"],
         "bursts": lines[0]["bursts"],
@@ -26,17 +28,43 @@ def summary(lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "truth_ms": {name: _ms(value) for name, value in truth.items()},
         "reference": _method(reference, truth),
         "stash": {
-            **_method(at_end, truth),
-            "rounds": _mean([len(rounds) for rounds in stash]),
+            **_method(stash, truth),
+            "rounds": _mean([one["rounds"] for one in stash]),
             "half_width_ms": {
-                name: _ms(_mean([one["half_widths"][name] for one in at_end])) for name in truth
+                name: _ms(_mean([one["half_widths"][name] for one in stash])) for name in truth
             },
-            "inside_interval": {
-                name: sum(_holds(o, name, truth) for o in at_end) for name in truth
-            },
+            "inside_interval": {name: sum(_holds(o, name, truth) for o in stash) for name in truth},
         },
-        "stash_at_the_error_of_the_reference": _soonest(stash, reference, truth),
+        "stash_over_reference": {
+            **{
+                key: round(_mean([o[key] for o in stash]) / _mean([o[key] for o in reference]), 3)
+                for key in ("seconds", "seconds_without_start")
+            },
+            "rms_error": {name: _error_ratio(stash, reference, name, truth) for name in truth},
+        },
     }
+
+
+def _error_ratio(
+    stash: Sequence[dict[str, Any]],
+    reference: Sequence[dict[str, Any]],
+    name: str,
+    truth: dict[str, float],
+) -> list[float]:
+    """Stash's error over the other's, with a 95 % interval: repeats are drawn again, in pairs."""
+    pairs = [
+        (own["stalls"][name] - truth[name], other["stalls"][name] - truth[name])
+        for own, other in zip(stash, reference, strict=True)
+    ]
+    draw = random.Random(0)
+    drawn = sorted(_ratio(draw.choices(pairs, k=len(pairs))) for _ in range(DRAWS))
+    ends = (drawn[round(0.025 * (DRAWS - 1))], drawn[round(0.975 * (DRAWS - 1))])
+    return [round(value, 3) for value in (_ratio(pairs), *ends)]
+
+
+def _ratio(pairs: Sequence[tuple[float, float]]) -> float:
+    own, other = (_rms(errors, 0.0) for errors in zip(*pairs, strict=True))
+    return own / other if other else math.inf
 
 
 def _method(answers: Sequence[dict[str, Any]], truth: dict[str, float]) -> dict[str, Any]:
@@ -50,30 +78,6 @@ def _method(answers: Sequence[dict[str, Any]], truth: dict[str, float]) -> dict[
         "rms_error_ms": {n: _ms(_rms(v, truth[n])) for n, v in values.items()},
         "spread_ms": {n: _ms(_rms(v, _mean(v))) for n, v in values.items()},
     }
-
-
-def _soonest(
-    stash: Sequence[Sequence[dict[str, Any]]],
-    reference: Sequence[dict[str, Any]],
-    truth: dict[str, float],
-) -> dict[str, Any] | None:
-    """After how many rounds, and how much time, Stash's error of every stall is no larger."""
-    wanted = {n: _rms([answer["stalls"][n] for answer in reference], truth[n]) for n in truth}
-    for number in range(min(len(rounds) for rounds in stash)):
-        then = [rounds[number] for rounds in stash]
-        errors = {n: _rms([one["stalls"][n] for one in then], truth[n]) for n in truth}
-        if all(errors[name] <= wanted[name] for name in truth):
-            return {
-                "rounds": number + 1,
-                **{
-                    f"{key}_over_reference": round(
-                        _mean([one[key] for one in then]) / _mean([one[key] for one in reference]),
-                        3,
-                    )
-                    for key in ("seconds", "seconds_without_start")
-                },
-            }
-    return None
 
 
 def _holds(answer: dict[str, Any], name: str, truth: dict[str, float]) -> bool:

@@ -1,7 +1,8 @@
 """The truth suite: known stalls go in, the same stalls must come out.
 
 Every experiment is one profile of a world whose stalls are known in closed form. Its result is
-written to the folder as soon as it is there; experiments whose result lies there are not repeated.
+written to the folder as soon as it is there; experiments whose result lies there are not repeated,
+unless what measures has changed since.
 Disks that are throttled and links that are shaped need root.
 
     python benchmarks/truth.py --out FOLDER [--only NAME ...] [--minutes M]
@@ -14,6 +15,8 @@ from __future__ import annotations
 import argparse
 import contextlib
 import fnmatch
+import functools
+import hashlib
 import json
 import os
 import subprocess
@@ -34,6 +37,7 @@ from stash.lab import network, resources
 
 HALF_WIDTH = "0.5%"
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
+MEASURING_ROOMS = ("engine", "lab", "results", "workloads")
 #: Longer than any profile here is meant to take.
 HOSTS_SECONDS = 900.0
 
@@ -58,7 +62,7 @@ def run_all(chosen: Sequence[Experiment], folder: Path, minutes: float) -> None:
     failed = []
     for number, experiment in enumerate(chosen, start=1):
         path = folder / f"{experiment.name}.json"
-        if path.exists():
+        if path.exists() and json.loads(path.read_text()).get("sources") == sources():
             continue
         print(f"[{number}/{len(chosen)}] {experiment.name}", flush=True)
         try:
@@ -72,6 +76,17 @@ def run_all(chosen: Sequence[Experiment], folder: Path, minutes: float) -> None:
         print("  " + _line(result), flush=True)
     if failed:
         raise SystemExit(f"Failed: {', '.join(failed)}. The same command tries them again.")
+
+
+@functools.cache
+def sources() -> str:
+    """Tells one state of all that measures, or says what is true, from another."""
+    here = Path(__file__).parent
+    files = [*here.glob("truth*.py"), here / "recurrence.py"]
+    for room in MEASURING_ROOMS:
+        files += (here.parent / "src" / "stash" / room).rglob("*.py")
+    whole = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(files)))
+    return whole.hexdigest()[:16]
 
 
 class ExperimentError(Exception):
@@ -110,6 +125,7 @@ def run(
         "stopped": profile["run"]["stopped_because"],
         "warnings": [check["name"] for check in profile["checks"] if check["status"] == "warn"],
         "created": profile["created"],
+        "sources": sources(),
         "machine": {key: profile["machine"][key] for key in ("cpu", "cores", "system", "torch")},
         "seconds": round(time.time() - began, 1),
     }

@@ -11,33 +11,29 @@ import pytest
 from side_by_side_summary import summaries
 
 
-def answer(seconds: float, prep: float, half: float = 0.0) -> dict[str, Any]:
+def answer(seconds: float, prep: float) -> dict[str, Any]:
     return {
         "seconds": 10 + seconds,
         "seconds_without_start": seconds,
+        "rounds": 3,
         "stalls": {"prep": prep},
-        "half_widths": {"prep": half},
+        "half_widths": {"prep": 0.002},
     }
 
 
-def repeat(reference: float, stash: list[float], bursts: bool = False) -> dict[str, Any]:
-    """The truth is 10 ms; a round of Stash takes 2 s, the other method 30 s."""
+def repeat(reference: float, stash: float, bursts: bool = False) -> dict[str, Any]:
+    """The truth is 10 ms; Stash takes 6 s, the other method 30 s."""
     return {
         "case": "cpu",
         "bursts": bursts,
         "truth": {"prep": 0.010},
         "reference": answer(30.0, reference),
-        "stash": {
-            "after_rounds": [answer(2.0 * (n + 1), prep, 0.002) for n, prep in enumerate(stash)]
-        },
+        "stash": answer(6.0, stash),
     }
 
 
-def test_errors_of_both_methods_and_when_the_second_is_as_near_as_the_first() -> None:
-    lines = [
-        repeat(0.013, [0.020, 0.012, 0.010]),  # off by 3 ms; by 10, 2 and 0
-        repeat(0.006, [0.010, 0.007, 0.013]),  # off by -4 ms; by 0, -3 and 3
-    ]
+def test_errors_and_times_of_both_methods_and_of_one_over_the_other() -> None:
+    lines = [repeat(0.013, 0.010), repeat(0.006, 0.013)]  # off by 3 and 0 ms; by -4 and 3
     (told,) = summaries(lines)
     assert (told["case"], told["bursts"], told["repeats"]) == ("cpu", False, 2)
     assert told["reference"]["rms_error_ms"]["prep"] == pytest.approx(12.5**0.5, abs=1e-3)
@@ -47,19 +43,17 @@ def test_errors_of_both_methods_and_when_the_second_is_as_near_as_the_first() ->
     assert told["stash"]["rms_error_ms"]["prep"] == pytest.approx(4.5**0.5, abs=1e-3)
     assert told["stash"]["half_width_ms"] == {"prep": 2.0}
     assert told["stash"]["inside_interval"] == {"prep": 1}
-    # After one round its error is 7.1 ms, after two 2.5, and the other's is 3.5.
-    assert told["stash_at_the_error_of_the_reference"] == {
-        "rounds": 2,
-        "seconds_over_reference": round(14 / 40, 3),
-        "seconds_without_start_over_reference": round(4 / 30, 3),
-    }
+    over = told["stash_over_reference"]
+    assert (over["seconds"], over["seconds_without_start"]) == (0.4, 0.2)
+    # 4.5 over 12.5, squared. With one pair drawn twice it is 0 over 3, or 3 over 4.
+    assert over["rms_error"]["prep"] == [0.6, 0.0, 0.75]
 
 
 def test_a_quiet_machine_and_a_loaded_one_are_told_apart() -> None:
-    lines = [repeat(0.010, [0.020]), repeat(0.010, [0.020], bursts=True)]
+    lines = [repeat(0.010, 0.020), repeat(0.010, 0.020, bursts=True)]
     quiet, loaded = summaries(lines)
     assert (quiet["bursts"], loaded["bursts"]) == (False, True)
-    assert quiet["stash_at_the_error_of_the_reference"] is None  # never as near
+    assert quiet["stash_over_reference"]["rms_error"]["prep"][0] == float("inf")
 
 
 def told_by(slices: list[dict[str, Any]], folder: Path, capsys: Any) -> list[dict[str, Any]]:

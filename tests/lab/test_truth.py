@@ -252,9 +252,22 @@ def test_the_pages_tell_what_misses_its_bar(tmp_path: Path) -> None:
 
 
 def test_an_experiment_that_has_its_result_is_not_run_again(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Unless it was made by other sources."""
     known = Experiment(name="known", group="null", about="", world=World(), steps=ALL_STEPS)
-    (tmp_path / "known.json").write_text("{}")
+    path = tmp_path / "known.json"
+    path.write_text(json.dumps({"sources": truth.sources()}))
     truth.run_all([known], tmp_path, minutes=1)
     assert capsys.readouterr().out == ""
+
+    made = made_up("known", "prep", 0.1) | {
+        "rounds": 4,
+        "seconds": 1,
+        "stopped": "",
+        "warnings": [],
+    }
+    monkeypatch.setattr(truth, "run", lambda experiment, minutes: (made, {}))
+    path.write_text(json.dumps({"sources": "of another day"}))
+    truth.run_all([known], tmp_path, minutes=1)
+    assert json.loads(path.read_text()) == made
