@@ -7,10 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from scipy import stats
-
 from stash.errors import StashError
-from stash.results import statistics
+from stash.results import statistics, student
 from stash.results.document import Interval
 from stash.results.estimates import Times
 from stash.results.profile import (
@@ -268,7 +266,7 @@ def _scatter(values: Sequence[float]) -> float:
         return 0.0
     mean = statistics.plain_mean([values])
     assert mean.standard_error is not None
-    quantile = float(stats.t.ppf(0.975, mean.degrees_of_freedom))
+    quantile = student.quantile(0.975, mean.degrees_of_freedom)
     return quantile * mean.standard_error * math.sqrt(len(values) + 1)
 
 
