@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import math
 import os
@@ -29,12 +30,17 @@ STOP_SECONDS = 5.0
 #: Importing libraries and building a model may take longer than any iteration.
 START_SECONDS = 60.0
 LAST_LINES = 15
-#: Where a worker is that waits for others: at a barrier of ours, or in the exchange of gradients.
+#: Where a worker is that waits for others: at a barrier of ours, in the exchange of gradients, or
+#: for a device that exchanges them.
 WAITING_IN = (
+    "/stash/engine/gang.py",
+    "/torch/cuda/",
     "/torch/distributed/",
     "/torch/nn/parallel/distributed.py",
     "/torch/autograd/graph.py",
 )
+#: A line of a stack, as faulthandler writes it.
+FRAME = re.compile(r'  File "[^"]+", line \d+ in [\w<>.\\]+')
 
 #: What gloo, NCCL and the store say where the other end of a connection is gone. All else that they
 #: complain of is a failure of its own.
@@ -309,11 +315,15 @@ def _explain_hang(run_folder: Path, silent_seconds: float) -> GangFailure:
 
 
 def _stack(run_folder: Path, rank: int) -> list[str]:
-    """The frames that a worker wrote when it was asked, the innermost first."""
+    """The frames that a worker wrote when it was asked, the innermost first.
+
+    They go into documents. Threads of the script write to the same place, which may be secrets.
+    """
     with contextlib.suppress(OSError):
         text = _log_of(run_folder, rank).read_text(errors="replace")
         _, asked, answer = text.rpartition("(most recent call first):\n")
-        return answer.splitlines() if asked else []
+        lines = answer.splitlines() if asked else []
+        return list(itertools.takewhile(FRAME.fullmatch, lines))
     return []
 
 
