@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -27,6 +28,29 @@ def test_what_a_script_said_and_wrote_is_shown_and_goes_into_no_document(tmp_pat
     assert failure.message == "Worker 0 failed: KeyError at train.py:7."
     for secret in ("s3cr3t-of-an-error", "s3cr3t-of-an-argument", "s3cr3t-of-a-print"):
         assert secret in failure.shown
+
+
+@pytest.mark.parametrize("left", ["123 1.0 node", ""])  # a full disk empties what is written anew
+def test_workers_that_had_begun_and_left_no_word_were_started(left: str, tmp_path: Path) -> None:
+    (tmp_path / "agent.log").write_text("traceback of torchrun\n")
+    failure = supervise._explain_exit(tmp_path)
+    assert failure.message == "The workers could not be started."
+    (tmp_path / "heartbeat-0").write_text(left)
+    failure = supervise._explain_exit(tmp_path)
+    assert failure.message == "A worker ended without a word."
+    assert "traceback of torchrun" in failure.shown
+
+
+@pytest.mark.parametrize(("free", "told"), [(0, True), (100_000, True), (1 << 30, False)])
+def test_a_full_disk_of_the_run_folder_is_told_by_the_folder_s_name(
+    free: int, told: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = SimpleNamespace(total=1 << 40, used=(1 << 40) - free, free=free)
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: usage)
+    (tmp_path / "heartbeat-0").touch()
+    message = supervise._explain_exit(tmp_path).message
+    assert message.startswith("A worker ended without a word.")
+    assert (f"The disk of {tmp_path} is full" in message) is told
 
 
 def hangs(folder: Path, rank: int, *wrote: str) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import signal
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ import pytest
 
 from launch.running import temporary_files_in
 from profiles import HAND_WORKED, facts, rounds_of
+from stash.engine import host
 from stash.engine.direct import Direct
 from stash.engine.plan import RECORDING, Plan
 from stash.errors import StashError
@@ -148,6 +151,30 @@ def test_a_recording_stays_until_its_profile_is_written(
     direct = ended_with_rounds(tmp_path, monkeypatch)
     assert f"--resume {direct.run_folder}" in capsys.readouterr().err
     assert resume.load(direct.run_folder, tmp_path).run.rounds == 3
+
+
+class Exited(BaseException):
+    """In place of the end of the process."""
+
+
+@pytest.mark.parametrize("failing", ["write", "flush"])
+def test_a_worker_whose_disk_is_full_comes_to_its_end(
+    failing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def leave(code: int) -> None:
+        raise Exited(code)
+
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, failing, full_disk)
+    for name in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, name, stream)
+    monkeypatch.setattr(host, "_end_children", lambda: None)
+    monkeypatch.setattr("os._exit", leave)
+    workers(monkeypatch)
+    worker = host._Worker(PLAN, tmp_path, Direct(PLAN, tmp_path / "run", tmp_path, leads=False))
+    with pytest.raises(Exited, match="1"):
+        worker._leave(KeyError("label"))
+    assert "KeyError: 'label'" in (tmp_path / "error-0.json").read_text()
 
 
 def test_workers_of_one_launch_share_a_folder_and_pods_do_not(

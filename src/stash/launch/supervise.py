@@ -8,6 +8,7 @@ import json
 import math
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -30,6 +31,8 @@ STOP_SECONDS = 5.0
 #: Importing libraries and building a model may take longer than any iteration.
 START_SECONDS = 60.0
 LAST_LINES = 15
+#: A disk with less than this free takes no more rounds, errors and logs.
+FULL_BYTES = 1 << 20
 #: Where a worker is that waits for others: at a barrier of ours, in the exchange of gradients, or
 #: for a device that exchanges them.
 WAITING_IN = (
@@ -287,8 +290,21 @@ def _explain_exit(run_folder: Path) -> GangFailure:
             quoting=f"Worker {first.rank} failed: {first.quoting}."
             + _last_lines(run_folder, first.rank),
         )
-    words = "The workers could not be started."
+    began = any(run_folder.glob("heartbeat-*"))
+    words = "A worker ended without a word." if began else "The workers could not be started."
+    words += _full_disk_words(run_folder)
     return GangFailure(words, quoting=words + _tail(run_folder / "agent.log"))
+
+
+def _full_disk_words(run_folder: Path) -> str:
+    """A worker that finds no room for its last words cannot say so itself."""
+    with contextlib.suppress(OSError):
+        if shutil.disk_usage(run_folder).free < FULL_BYTES:
+            return (
+                f" The disk of {run_folder} is full: make room there, or name another folder for "
+                "temporary files (TMPDIR)."
+            )
+    return ""
 
 
 def _explain_hang(run_folder: Path, silent_seconds: float) -> GangFailure:
