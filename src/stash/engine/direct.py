@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from stash.engine.plan import RECORDING, Plan
 from stash.errors import StashError, UsageError, check_positive, fraction
 from stash.results import store
+from stash.results.harmless import harmless
 from stash.results.recording import RecordingReader
 from stash.results.steps import STEP_BY_NAME, usual_steps
 
@@ -41,7 +42,7 @@ def say(words: str) -> None:
     Its disk may be full, and a script may have put anything in its place.
     """
     with contextlib.suppress(Exception):
-        print(words, file=sys.stderr, flush=True)
+        print(harmless(words, keep_newlines=True), file=sys.stderr, flush=True)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
