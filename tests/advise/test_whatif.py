@@ -161,6 +161,11 @@ def test_rates_of_several_nodes_are_those_of_all_workers_with_their_network() ->
     assert 128 / (0.3 + 0.8 - 0.11) < low < high
 
 
+def test_of_several_nodes_no_rate_is_told_from_the_steps_of_one() -> None:
+    found = stash.whatif(profile_of(machine_changes={"nodes": 2}))
+    assert (found.later, found.first, found.single_changes) == (None, None, ())
+
+
 def test_missing_cores_are_no_communication() -> None:
     steps = {**HAND_WORKED, "scaleout": 0.3}
     measured = profile_of(noisy(steps, noise_seconds=0.0), machine_changes={"nodes": 2})

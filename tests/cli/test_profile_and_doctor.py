@@ -19,6 +19,7 @@ from profiles import profile_of
 from stash.cli.main import main
 from stash.hardware.machine import usable_cores
 from stash.launch.api import Measured
+from stash.launch.nodes import Followed
 from stash.results import store
 from stash.results.profile import Profile
 from workloads_for_tests.tiny import write_pictures
@@ -48,6 +49,18 @@ def test_what_a_failed_worker_said_is_shown_beside_the_report_and_steers_no_term
     told = capsys.readouterr()
     assert "s3cr3t" in told.err and "\x1b" not in told.err
     assert "train.py:7" in told.out and "s3cr3t" not in told.out
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_what_another_node_told_steers_no_terminal(
+    code: int, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = Followed(code, "Profile written on \x1b[2J node:\n/p.json")
+    monkeypatch.setattr("stash.launch.api.take_part", lambda request: told)
+    there = ["--nnodes", "2", "--node-rank", "1", "--rdzv-endpoint", "127.0.0.1:1"]
+    assert main(["profile", "tinycnn", *there]) == code
+    printed = "".join(capsys.readouterr())
+    assert "written on \\x1b[2J node:\n/p.json" in printed and "\x1b" not in printed
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["profile", "--help"], ["--version"]])

@@ -40,6 +40,7 @@ def test_workers_that_torchrun_has_started_measure_and_start_nothing(tmp_path: P
         ({"launches": 2}, "--launches"),
         ({"resume": Path("p.json")}, "--resume"),
         ({"protect": (Path("checkpoints"),)}, "--protect"),
+        ({"batch_size": "max"}, "Profile one machine .* Then give that number"),
     ],
 )
 def test_what_only_a_launcher_of_our_own_can_do_is_refused(
@@ -47,5 +48,6 @@ def test_what_only_a_launcher_of_our_own_can_do_is_refused(
 ) -> None:
     for name, value in (("RANK", "0"), ("WORLD_SIZE", "2"), ("LOCAL_WORLD_SIZE", "2")):
         monkeypatch.setenv(name, value)
+    monkeypatch.setattr(inside, "prepare", lambda *details, **more: pytest.fail("not refused"))
     with pytest.raises(UsageError, match=words):
         inside.run(Request(workload="tinycnn", **options))  # type: ignore[arg-type]

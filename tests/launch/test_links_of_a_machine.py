@@ -98,7 +98,7 @@ def test_what_cannot_be_probed_is_refused_beforehand(
 def test_links_that_their_folder_no_longer_takes_are_kept_beside_their_recording(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
-    out, run_folder = tmp_path / "out", tmp_path / "run"
+    out, run_folder = tmp_path / "o\x1b[2Jut", tmp_path / "run"
     run_folder.mkdir()
 
     def probe(*details: object) -> launch_links.Probe:
@@ -110,7 +110,9 @@ def test_links_that_their_folder_no_longer_takes_are_kept_beside_their_recording
     probed = launch_links.measure_links(LinksRequest(device="cpu", storage=False, out=out))
     assert probed.exit_code == 1 and probed.path.parent == run_folder
     assert Links.load(probed.path) == links_of()
-    assert f"It was kept as {probed.path}" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert f"It was kept as {probed.path}" in told
+    assert "\x1b" not in told and "o\\x1b[2Jut" in told
 
 
 def test_a_worker_of_another_launcher_probes_nothing(

@@ -42,6 +42,12 @@ def test_an_unknown_machine_is_refused_with_the_nearest(tmp_path: Path) -> None:
         prepared(tmp_path, instance="p3.61xlarge")
 
 
+def test_nodes_that_would_each_find_a_largest_batch_of_their_own_are_asked_for_a_number() -> None:
+    asked = Request(workload="tinycnn", device="cpu", nproc_per_node=1, batch_size="max")
+    with pytest.raises(UsageError, match=r"Profile one machine .* Then give that number"):
+        prepare(asked, nodes=2)
+
+
 def test_all_nodes_must_name_the_same_machine(tmp_path: Path) -> None:
     place = Placement(2, 1, "127.0.0.1", 1)
     one, other = (

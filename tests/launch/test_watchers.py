@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import signal
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -13,11 +15,12 @@ import pytest
 
 from launch.running import temporary_files_in
 from profiles import HAND_WORKED, facts, rounds_of
+from stash.engine import host
 from stash.engine.direct import Direct
 from stash.engine.plan import RECORDING, Plan
 from stash.errors import StashError
 from stash.launch import api, resume
-from stash.launch.api import _while_it_lasts
+from stash.launch.api import Measured, _while_it_lasts
 from stash.launch.nodes import Lead
 from stash.launch.request import Request, prepare
 from stash.launch.supervise import Event, interrupt_on_terminate, uninterrupted
@@ -99,7 +102,7 @@ def ended_with_rounds(out: Path, monkeypatch: pytest.MonkeyPatch) -> Direct:
     for event in (facts(), *rounds_of([[HAND_WORKED] * 3])):
         recorder.write(event)
     recorder.close()
-    direct.end("Worker 0 failed: KeyError.", "Worker 0 failed: KeyError: s3cr3t.")
+    direct.end("Worker 0 failed: KeyError.", "Worker 0 failed: KeyError: s3cr3t\x1b[2J.")
     return direct
 
 
@@ -109,17 +112,17 @@ def test_a_launch_of_ones_own_tells_what_its_script_said_and_keeps_it_out_of_the
     ended_with_rounds(tmp_path, monkeypatch)
     (path,) = tmp_path.iterdir()
     assert Profile.load(path).run.message == "Worker 0 failed: KeyError."
-    assert "KeyError: s3cr3t." in capsys.readouterr().err and "s3cr3t" not in path.read_text()
+    told = capsys.readouterr().err
+    assert "KeyError: s3cr3t\\x1b[2J." in told and "s3cr3t" not in path.read_text()
 
 
 def full_disk(*details: object, **more: object) -> None:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_logs_and_recording_stay_where_no_place_takes_the_profile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    script = tmp_path / "train.py"
+def saved_without_a_gang(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Measured:
+    """What is kept of three rounds that nobody had to run."""
+    script = folder / "train.py"
     script.touch()
     prepared = prepare(Request(workload=str(script), device="cpu", nproc_per_node=2))
 
@@ -128,11 +131,27 @@ def test_logs_and_recording_stay_where_no_place_takes_the_profile(
         return None, False
 
     monkeypatch.setattr(api, "_run_launches", run)
+    with temporary_files_in(folder):
+        return api._measure_and_save(prepared, Lead.alone(), None, lambda events: None)
+
+
+def test_logs_and_recording_stay_where_no_place_takes_the_profile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(store, "write_whole", full_disk)
-    with temporary_files_in(tmp_path), pytest.raises(StashError) as told:
-        api._measure_and_save(prepared, Lead.alone(), None, lambda events: None)
+    with pytest.raises(StashError) as told:
+        saved_without_a_gang(tmp_path, monkeypatch)
     (kept,) = tmp_path.glob("stash-run-*")
     assert f"`--resume {kept}` goes on with them" in told.value.message
+
+
+def test_a_folder_s_name_in_a_problem_steers_no_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = store.Kept(tmp_path / "p.json", "No room in \x1b[2J.")
+    monkeypatch.setattr(store, "keep", lambda *details: kept)
+    saved_without_a_gang(tmp_path, monkeypatch)
+    assert "stash: No room in \\x1b[2J.\n" in capsys.readouterr().err
 
 
 def test_output_of_a_script_that_has_no_room_is_told_and_stays(tmp_path: Path) -> None:
@@ -148,6 +167,30 @@ def test_a_recording_stays_until_its_profile_is_written(
     direct = ended_with_rounds(tmp_path, monkeypatch)
     assert f"--resume {direct.run_folder}" in capsys.readouterr().err
     assert resume.load(direct.run_folder, tmp_path).run.rounds == 3
+
+
+class Exited(BaseException):
+    """In place of the end of the process."""
+
+
+@pytest.mark.parametrize("failing", ["write", "flush"])
+def test_a_worker_whose_disk_is_full_comes_to_its_end(
+    failing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def leave(code: int) -> None:
+        raise Exited(code)
+
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, failing, full_disk)
+    for name in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, name, stream)
+    monkeypatch.setattr(host, "_end_children", lambda: None)
+    monkeypatch.setattr("os._exit", leave)
+    workers(monkeypatch)
+    worker = host._Worker(PLAN, tmp_path, Direct(PLAN, tmp_path / "run", tmp_path, leads=False))
+    with pytest.raises(Exited, match="1"):
+        worker._leave(KeyError("label"))
+    assert "KeyError: 'label'" in (tmp_path / "error-0.json").read_text()
 
 
 def test_workers_of_one_launch_share_a_folder_and_pods_do_not(

@@ -93,13 +93,33 @@ def test_one_node_has_neither_check() -> None:
     assert not names & {"pace", "epochs"}
 
 
-@pytest.mark.parametrize("missing", ["node", "warm"])
-def test_without_data_or_node_nothing_is_put_together(missing: str) -> None:
-    rounds = [
-        one.model_copy(update={"blocks": tuple(b for b in one.blocks if b.step != missing)})
+def rounds_without(*missing: str) -> list[Round]:
+    return [
+        one.model_copy(update={"blocks": tuple(b for b in one.blocks if b.step not in missing)})
         for one in (one_round(0), one_round(1))
     ]
-    assert "epochs" not in found(rounds)
+
+
+def test_without_data_nothing_is_put_together() -> None:
+    assert "epochs" not in found(rounds_without("warm"))
+
+
+@pytest.mark.parametrize(
+    ("missing", "named"),
+    [
+        (("node",), "node"),
+        (("scaleout",), "scaleout"),
+        (("scaleout", "node"), "scaleout and node"),
+        (("scaleout", "warm"), "scaleout"),  # no data: node alone still is not all nodes
+    ],
+)
+def test_a_step_that_an_epoch_on_several_nodes_lacks_is_named(
+    missing: tuple[str, ...], named: str
+) -> None:
+    check = found(rounds_without(*missing))["epochs"]
+    assert check.status == "warn"
+    assert f"not known without {named}:" in check.message
+    assert check.next.startswith(f"Add {named} to --steps")
 
 
 def across(*scaleout: float) -> list[Round]:

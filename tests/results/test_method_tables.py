@@ -14,6 +14,7 @@ from stash.results.steps import (
     stalls_of,
     whole_iteration,
 )
+from stash.results.whole import iteration_seconds
 
 ALL_STEPS = {
     **HAND_WORKED,
@@ -118,6 +119,25 @@ def test_an_epoch_on_several_nodes_takes_the_iterations_of_all_with_the_data_of_
     assert later is not None
     assert later.iterations == 79  # 10,000 samples over 4 workers, 32 at a time
     assert later.seconds.estimate == pytest.approx(79 * 0.265)
+
+
+@pytest.mark.parametrize(
+    "missing", [{"scaleout"}, {"node"}, {"scaleout", "node"}, {"scaleout", "warm", "cold"}]
+)
+def test_no_step_of_one_node_stands_for_an_epoch_of_several(missing: set[str]) -> None:
+    steps = {name: seconds for name, seconds in ALL_STEPS.items() if name not in missing}
+    profile = profile_of([steps] * 4, machine_changes={"nodes": 2, "price_usd_per_hour": 3.0})
+    assert (profile.epoch.first, profile.epoch.later, profile.iteration) == (None, None, None)
+    assert (profile.waiting.first, profile.waiting.later) == (None, None)
+    assert iteration_seconds(profile) is None and iteration_seconds(profile, first=True) is None
+    assert profile.stalls
+    for stall in profile.stalls.values():
+        assert (stall.share, stall.share_of_first_epoch) == (None, None)
+        assert stall.usd_per_hour_of_training is None
+    assert "epochs" in {check.name for check in profile.checks if check.status == "warn"}
+    alone = profile_of([steps] * 4)
+    assert alone.waiting.later is not None
+    assert "epochs" not in {check.name for check in alone.checks}
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,8 @@ def test_shares_of_an_iteration_add_up_to_the_waiting() -> None:
 
 
 def test_dollars_count_every_node() -> None:
-    profile = hand_worked_profile(nodes=2)
+    rounds = [{**HAND_WORKED, "scaleout": HAND_WORKED["node"]}] * 20
+    profile = profile_of(rounds, machine_changes={"price_usd_per_hour": 10.0, "nodes": 2})
     usd = profile.stalls["prep"].usd_per_hour_of_training
     assert usd is not None and usd.estimate == pytest.approx(7.0)
 

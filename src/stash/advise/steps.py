@@ -21,6 +21,7 @@ class Predicted:
     """Seconds per iteration by step, and what they come from."""
 
     seconds: dict[str, float]
+    nodes: int
     batch: int  # of one worker
     loaders: Loaders | None
     has_storage: bool
@@ -33,7 +34,8 @@ class Predicted:
         known = dict(self.seconds)
         if self.later is not None:
             known["warm"] = self.later[0]
-        terms = whole_iteration(set(known), "cold" if epoch == "first" else "warm")
+        data = "cold" if epoch == "first" else "warm"
+        terms = whole_iteration(set(known), data, nodes=self.nodes)
         return None if terms is None else sum(sign * known[step] for sign, step in terms)
 
     def waiting_per_sample(self, epoch: str) -> float | None:
@@ -77,6 +79,7 @@ class Job:
             feeding_of(self.profile)  # says what is missing
         return Predicted(
             seconds=replay.seconds,
+            nodes=self.profile.machine.nodes,
             batch=batch,
             loaders=None,
             has_storage=False,
@@ -106,6 +109,7 @@ def _fed(
         later = loaders.iteration_seconds(node, keeps), loaders.iteration_seconds(node, evicts)
     return Predicted(
         seconds=seconds,
+        nodes=profile.machine.nodes,
         batch=batch,
         loaders=loaders,
         has_storage=has_storage,

@@ -187,13 +187,14 @@ def print_followed(followed: Followed, as_json: bool) -> int:
     """What node 0 told at the end."""
     from stash.cli.output import print_json
     from stash.errors import StashError
+    from stash.report.characters import harmless
 
     if followed.exit_code:
         raise StashError(followed.message, exit_code=followed.exit_code)
     if as_json:
         print_json({"message": followed.message, "exit_code": followed.exit_code})
     else:
-        print(followed.message)
+        print(harmless(followed.message, keep_newlines=True))
     return 0
 
 

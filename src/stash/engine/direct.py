@@ -7,6 +7,7 @@ the first one turns the recording into the profile when it leaves.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import os
 import platform
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING
 from stash.engine.plan import RECORDING, Plan
 from stash.errors import StashError, UsageError, check_positive, fraction
 from stash.results import store
+from stash.results.harmless import harmless
 from stash.results.recording import RecordingReader
 from stash.results.steps import STEP_BY_NAME, usual_steps
 
@@ -32,6 +34,15 @@ if TYPE_CHECKING:
 
 class Terminated(BaseException):
     """torchrun ends the worker, because another one has failed or somebody asked it to."""
+
+
+def say(words: str) -> None:
+    """On standard error; what cannot be said there keeps no worker from its end.
+
+    Its disk may be full, and a script may have put anything in its place.
+    """
+    with contextlib.suppress(Exception):
+        print(harmless(words, keep_newlines=True), file=sys.stderr, flush=True)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -78,14 +89,14 @@ class Direct:
         Words that quote the script are for the terminal, the others for the profile.
         """
         if failure is not None:
-            print(f"stash: {quoting or failure}", file=sys.stderr)
+            say(f"stash: {quoting or failure}")
         if not self.leads:
             if os.environ.get("LOCAL_RANK") == "0" != os.environ.get("GROUP_RANK", "0"):
                 shutil.rmtree(self.run_folder, ignore_errors=True)  # another node's own
             return
         made = self._profile(failure)
         if made is None:
-            print("stash: No round was completed, so there is nothing to report.", file=sys.stderr)
+            say("stash: No round was completed, so there is nothing to report.")
         elif not self._keep(made):
             return
         shutil.rmtree(self.run_folder, ignore_errors=True)
@@ -95,12 +106,12 @@ class Direct:
         try:
             kept = store.keep(made, self.out, self.run_folder)
         except StashError as error:
-            print(f"stash: {error.message}", file=sys.stderr)
+            say(f"stash: {error.message}")
             return False
         if kept.problem is not None:
-            print(f"stash: {kept.problem}", file=sys.stderr)
-        print(f"stash: {made.run.rounds} rounds; profile written to {kept.path}", file=sys.stderr)
-        print(f"stash: `stash show {kept.path}` prints the report", file=sys.stderr)
+            say(f"stash: {kept.problem}")
+        say(f"stash: {made.run.rounds} rounds; profile written to {kept.path}")
+        say(f"stash: `stash show {kept.path}` prints the report")
         return kept.path.parent != self.run_folder
 
     def _profile(self, failure: str | None) -> Profile | None:

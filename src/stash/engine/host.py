@@ -27,7 +27,7 @@ from typing import NoReturn
 
 import psutil
 
-from stash.engine.direct import Direct, Terminated, add_options
+from stash.engine.direct import Direct, Terminated, add_options, say
 from stash.engine.plan import Plan
 from stash.errors import StashError
 from stash.hardware.machine import this_machine
@@ -50,7 +50,7 @@ def main() -> NoReturn:
     try:
         direct = None if options.plan is not None else Direct.start(options)
     except StashError as error:
-        print(f"stash: {error.message}", file=sys.stderr)
+        say(f"stash: {error.message}")
         sys.exit(error.exit_code)
     plan = Plan.load(options.plan) if direct is None else direct.plan
     run_folder = options.plan.parent if direct is None else direct.run_folder
@@ -142,7 +142,8 @@ class _Worker:
         if isinstance(error, StashError | Terminated):
             self._fail(str(error))
         text = "".join(traceback.format_exception(error))
-        print(text, file=sys.stderr)
+        with contextlib.suppress(Exception):  # as in `say`
+            print(text, file=sys.stderr)
         kind = type(error).__name__
         self._fail(f"{kind}{_place_of(error)}", quoting=f"{kind}: {error}", detail=text)
 
@@ -171,8 +172,9 @@ class _Worker:
         _end_children()
         if self._direct is not None:
             self._direct.end(failure, quoting)
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):  # as in `say`
+                stream.flush()
         os._exit(code)  # a script ended in the middle has threads and groups that wait for more
 
 

@@ -34,6 +34,7 @@ from stash.launch.supervise import (
 )
 from stash.results import store
 from stash.results.assemble import Outcome, Recording, assemble
+from stash.results.harmless import harmless
 from stash.results.profile import Profile
 from stash.results.recording import Check, Phase
 
@@ -179,7 +180,7 @@ def _measure_and_save(
         if is_script(request):
             problems += _keep_output(run_folder, kept.path.with_suffix(".log"))
     for problem in problems:
-        print(f"stash: {problem}", file=sys.stderr)
+        print(f"stash: {harmless(problem, keep_newlines=True)}", file=sys.stderr)
     failed = failure is not None or kept.problem is not None
     if not failed and not problems:
         shutil.rmtree(run_folder, ignore_errors=True)

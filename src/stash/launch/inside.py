@@ -12,7 +12,8 @@ from typing import NoReturn
 from stash.engine import host
 from stash.engine.direct import Direct
 from stash.errors import UsageError
-from stash.launch.request import Prepared, Request, prepare
+from stash.launch.request import Prepared, Request, check_batch_is_a_number, prepare
+from stash.launch.script import is_script
 
 
 def run(request: Request) -> NoReturn:
@@ -36,6 +37,8 @@ def run(request: Request) -> NoReturn:
         )
     if workers % per_node:
         raise UsageError("Stash needs equally many workers on all nodes (--nproc-per-node).")
+    if workers > 1 and not is_script(request):
+        check_batch_is_a_number(request)
     prepared = prepare(replace(request, nproc_per_node=per_node), nodes=workers // per_node)
     direct = Direct.prepare(prepared.plan, request.out)
     host.work(prepared.plan, direct.run_folder, direct, *_script(prepared, direct))

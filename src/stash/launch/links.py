@@ -38,6 +38,7 @@ from stash.launch.supervise import (
 )
 from stash.results import store
 from stash.results.assemble_links import Probing, assemble_links
+from stash.results.harmless import harmless
 from stash.results.links import Links
 from stash.results.recording import LinkRound
 from stash.results.store import DEFAULT_FOLDER
@@ -102,7 +103,7 @@ def measure_links(request: LinksRequest, listen: Listener = lambda events: None)
         if kept.problem is None:
             found.clear()
         else:
-            print(f"stash: {kept.problem}", file=sys.stderr)
+            print(f"stash: {harmless(kept.problem, keep_newlines=True)}", file=sys.stderr)
         done = 0 if kept.problem is None else 1
         code = {"interrupted": 3, "failed": 1}.get(found.links.run.stopped_because, done)
         lead.end(code, f"Links written on {platform.node()}: {kept.path}")

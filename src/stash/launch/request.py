@@ -137,6 +137,8 @@ def _prepare_zoo(
     request: Request, plan: Plan, device: DeviceName, workers: int, cores: int
 ) -> Prepared:
     """Our own loop, over a model of the zoo or what a factory returns."""
+    if plan.nodes > 1:
+        check_batch_is_a_number(request)
     loaders = request.num_workers
     if loaders is None:
         loaders = default_loaders(cores, workers)
@@ -175,6 +177,16 @@ def check_numbers(request: Request) -> None:
         raise UsageError(f"--dtype is fp32, amp or bf16, not {request.dtype!r}.")
     if request.max_usd is not None and request.hourly_usd is None:
         raise UsageError("--max-usd needs a price: add --price-usd-per-hour or --instance.")
+
+
+def check_batch_is_a_number(request: Request) -> None:
+    """Refuse `max` where several would find it, each by itself: free memory is never the same."""
+    if request.batch_size == "max":
+        raise UsageError(
+            "--batch-size max is found from free memory, here by several nodes or workers, each by "
+            "itself: their batches could differ. Profile one machine with `stash profile "
+            "--nnodes 1 --batch-size max` first; its report names the batch. Then give that number."
+        )
 
 
 def check_torch() -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import math
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -29,12 +31,19 @@ STOP_SECONDS = 5.0
 #: Importing libraries and building a model may take longer than any iteration.
 START_SECONDS = 60.0
 LAST_LINES = 15
-#: Where a worker is that waits for others: at a barrier of ours, or in the exchange of gradients.
+#: A disk with less than this free takes no more rounds, errors and logs.
+FULL_BYTES = 1 << 20
+#: Where a worker is that waits for others: at a barrier of ours, in the exchange of gradients, or
+#: for a device that exchanges them.
 WAITING_IN = (
+    "/stash/engine/gang.py",
+    "/torch/cuda/",
     "/torch/distributed/",
     "/torch/nn/parallel/distributed.py",
     "/torch/autograd/graph.py",
 )
+#: A line of a stack, as faulthandler writes it.
+FRAME = re.compile(r'  File "[^"]+", line \d+ in [\w<>.\\]+')
 
 #: What gloo, NCCL and the store say where the other end of a connection is gone. All else that they
 #: complain of is a failure of its own.
@@ -281,8 +290,21 @@ def _explain_exit(run_folder: Path) -> GangFailure:
             quoting=f"Worker {first.rank} failed: {first.quoting}."
             + _last_lines(run_folder, first.rank),
         )
-    words = "The workers could not be started."
+    began = any(run_folder.glob("heartbeat-*"))
+    words = "A worker ended without a word." if began else "The workers could not be started."
+    words += _full_disk_words(run_folder)
     return GangFailure(words, quoting=words + _tail(run_folder / "agent.log"))
+
+
+def _full_disk_words(run_folder: Path) -> str:
+    """A worker that finds no room for its last words cannot say so itself."""
+    with contextlib.suppress(OSError):
+        if shutil.disk_usage(run_folder).free < FULL_BYTES:
+            return (
+                f" The disk of {run_folder} is full: make room there, or name another folder for "
+                "temporary files (TMPDIR)."
+            )
+    return ""
 
 
 def _explain_hang(run_folder: Path, silent_seconds: float) -> GangFailure:
@@ -309,11 +331,15 @@ def _explain_hang(run_folder: Path, silent_seconds: float) -> GangFailure:
 
 
 def _stack(run_folder: Path, rank: int) -> list[str]:
-    """The frames that a worker wrote when it was asked, the innermost first."""
+    """The frames that a worker wrote when it was asked, the innermost first.
+
+    They go into documents. Threads of the script write to the same place, which may be secrets.
+    """
     with contextlib.suppress(OSError):
         text = _log_of(run_folder, rank).read_text(errors="replace")
         _, asked, answer = text.rpartition("(most recent call first):\n")
-        return answer.splitlines() if asked else []
+        lines = answer.splitlines() if asked else []
+        return list(itertools.takewhile(FRAME.fullmatch, lines))
     return []
 
 

@@ -71,6 +71,7 @@ def assemble(recording: Recording, outcome: Outcome) -> Profile:
         raise StashError("No round was completed, so there is nothing to report.")
     facts, rounds = recording.facts[0], recording.rounds
     times = Times.of(rounds)
+    whole = _Whole.of(times, facts.machine.nodes)
     price = facts.machine.price_usd_per_hour
     hourly_usd = None if price is None else price * facts.machine.nodes
     return Profile(
@@ -83,14 +84,29 @@ def assemble(recording: Recording, outcome: Outcome) -> Profile:
         run=_run(recording, times, outcome),
         calibration=facts.calibration,
         steps=_steps(times, rounds),
-        stalls={s.name: _stall(s, times, hourly_usd) for s in stalls_of(times.steps)},
-        waiting=_waiting(times),
-        iteration=_iteration(times),
-        epoch=_epochs(recording, times, hourly_usd),
+        stalls={s.name: _stall(s, times, whole, hourly_usd) for s in stalls_of(times.steps)},
+        waiting=_waiting(times, whole),
+        iteration=_iteration(times, whole),
+        epoch=_epochs(recording, times, whole, hourly_usd),
         rates=_rates(recording.facts, times),
         telemetry=_telemetry(rounds, facts.machine.cores),
         checks=_checks(recording, outcome),
     )
+
+
+@dataclass(frozen=True)
+class _Whole:
+    """What stands for a whole iteration of later epochs and of the first, where it is known."""
+
+    later: Terms | None
+    first: Terms | None
+
+    @classmethod
+    def of(cls, times: Times, nodes: int) -> _Whole:
+        return cls(
+            later=whole_iteration(times.steps, nodes=nodes),
+            first=whole_iteration(times.steps, "cold", nodes=nodes),
+        )
 
 
 def _provenance(facts: Facts) -> Provenance:
@@ -147,15 +163,15 @@ def _steps(times: Times, rounds: Sequence[Round]) -> dict[str, StepResult]:
     }
 
 
-def _stall(stall: Stall, times: Times, hourly_usd: float | None) -> StallResult:
+def _stall(stall: Stall, times: Times, whole: _Whole, hourly_usd: float | None) -> StallResult:
     seconds = times.stall(stall)
 
     def part_of(iteration: Terms | None) -> Estimate | None:
         counts = iteration is not None and stall.is_in_epochs
         return times.relative(stall.terms, iteration) if counts and iteration else None
 
-    later = None if stall.name == "fetch" else part_of(whole_iteration(times.steps))
-    first = part_of(whole_iteration(times.steps, "cold"))
+    later = None if stall.name == "fetch" else part_of(whole.later)
+    first = part_of(whole.first)
     priced = first if stall.name == "fetch" else later
     has_base = stall.percent_of in times.steps
     return StallResult(
@@ -177,22 +193,19 @@ def _stall(stall: Stall, times: Times, hourly_usd: float | None) -> StallResult:
     )
 
 
-def _waiting(times: Times) -> Waiting:
+def _waiting(times: Times, iterations: _Whole) -> Waiting:
     def against(whole: Terms | None) -> Interval | None:
         alone = compute_step(times.steps)
         if alone is None or whole is None or whole == ((+1, alone),):
             return None
         return interval(times.relative((*whole, (-1, alone)), whole))
 
-    return Waiting(
-        later=against(whole_iteration(times.steps)),
-        first=against(whole_iteration(times.steps, "cold")),
-    )
+    return Waiting(later=against(iterations.later), first=against(iterations.first))
 
 
-def _iteration(times: Times) -> Iterations | None:
+def _iteration(times: Times, whole: _Whole) -> Iterations | None:
     """Where a whole iteration is put together from several steps; otherwise its step tells."""
-    later, first = whole_iteration(times.steps), whole_iteration(times.steps, "cold")
+    later, first = whole.later, whole.first
     if max(len(terms or ()) for terms in (later, first)) < 2:
         return None
     return Iterations(
@@ -201,20 +214,23 @@ def _iteration(times: Times) -> Iterations | None:
     )
 
 
-def _epochs(recording: Recording, times: Times, hourly_usd: float | None) -> Epochs:
-    def epoch(step: str) -> EpochResult | None:
-        if step not in times.steps or not recording.facts[0].workload.samples:
+def _epochs(
+    recording: Recording, times: Times, iterations: _Whole, hourly_usd: float | None
+) -> Epochs:
+    def epoch(step: str, whole: Terms | None) -> EpochResult | None:
+        if step not in times.steps or whole is None or not recording.facts[0].workload.samples:
             return None
-        return _epoch(step, recording, times, hourly_usd)
+        return _epoch(step, whole, recording, times, hourly_usd)
 
-    return Epochs(first=epoch("cold"), later=epoch("warm"))
+    return Epochs(first=epoch("cold", iterations.first), later=epoch("warm", iterations.later))
 
 
-def _epoch(step: str, recording: Recording, times: Times, hourly_usd: float | None) -> EpochResult:
+def _epoch(
+    step: str, whole: Terms, recording: Recording, times: Times, hourly_usd: float | None
+) -> EpochResult:
     """All iterations at an even pace, and what the start of the loaders and of a queue adds."""
     facts = recording.facts[0]
     machine, iterations = facts.machine, _iterations_of_an_epoch(facts)
-    whole = whole_iteration(times.steps, step) or ((+1, step),)
     values = times.combine(whole)
     even = statistics.plain_mean(values).mean
     blocks = [block for one in recording.rounds for block in one.blocks if block.step == step]

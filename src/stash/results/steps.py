@@ -207,12 +207,23 @@ def fullest_step(steps: frozenset[str] | set[str]) -> str:
     return next(step for step in order if step in steps)
 
 
-def whole_iteration(steps: frozenset[str] | set[str], data: str = "warm") -> Terms | None:
+def missing_for_epochs(steps: frozenset[str] | set[str]) -> tuple[str, ...]:
+    """What these steps of several nodes lack for an iteration of all of them to be known."""
+    fed = bool({"warm", "cold"} & steps)
+    needed = ("scaleout", "node") if fed else ("scaleout",)
+    return tuple(step for step in needed if step not in steps)
+
+
+def whole_iteration(
+    steps: frozenset[str] | set[str], data: str = "warm", *, nodes: int = 1
+) -> Terms | None:
     """What stands for a whole iteration of an epoch that is fed by this step's data.
 
-    Data is fed on one node. Where all workers of several nodes were measured, too, an iteration is
-    theirs and what data adds to it on one node.
+    Data is fed on one node. An iteration of several nodes is that of all their workers and what
+    data adds to it on one node; no step of one node stands for it.
     """
+    if nodes > 1 and missing_for_epochs(steps):
+        return None
     if data in steps and "scaleout" not in steps:
         return ((+1, data),)
     if data in steps and "node" in steps:

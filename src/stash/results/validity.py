@@ -8,7 +8,7 @@ from stash.results import statistics
 from stash.results.estimates import Times
 from stash.results.pace import Worker, Workers, own_pace_steps, workers_of
 from stash.results.recording import Block, Check, MachineFacts, Round
-from stash.results.steps import STEP_BY_NAME, Who, whole_iteration
+from stash.results.steps import STEP_BY_NAME, Who, missing_for_epochs, whole_iteration
 
 STEAL_FRACTION = 0.02
 #: An emulation whose real work needs more than half of the machine distorts what it emulates.
@@ -30,7 +30,7 @@ def checks_of(rounds: Sequence[Round], machine: MachineFacts) -> list[Check]:
     checks += _page_cache(blocks)
     if machine.nodes > 1:
         checks += _pace(blocks, machine)
-        checks += _put_together(rounds)
+        checks += _put_together(rounds, machine.nodes)
         checks += _steady(rounds)
     return checks
 
@@ -118,10 +118,13 @@ def _slow_words(slow: Sequence[Worker], all_of: Workers, machine: MachineFacts) 
     return words
 
 
-def _put_together(rounds: Sequence[Round]) -> list[Check]:
+def _put_together(rounds: Sequence[Round], nodes: int) -> list[Check]:
     """Data was fed on one node: what that means for an iteration on all of them."""
     times = Times.of(rounds)
-    whole = whole_iteration(times.steps)
+    missing = missing_for_epochs(times.steps)
+    if missing:
+        return [_not_put_together(missing)]
+    whole = whole_iteration(times.steps, nodes=nodes)
     if whole is None or len(whole) == 1:
         return []
     most = times.iteration(whole).value
@@ -133,6 +136,18 @@ def _put_together(rounds: Sequence[Round]) -> list[Check]:
     )
     level = most - least <= PUT_TOGETHER_FRACTION * most
     return [Check(name="epochs", status="pass" if level else "warn", message=message)]
+
+
+def _not_put_together(missing: Sequence[str]) -> Check:
+    """A step of one node tells nothing of an epoch on all of them."""
+    names = " and ".join(missing)
+    return Check(
+        name="epochs",
+        status="warn",
+        message=f"An iteration of all nodes is not known without {names}: epochs, waiting, shares "
+        "of stalls and their dollars are left out.",
+        next=f"Add {names} to --steps, or leave --steps out.",
+    )
 
 
 def _steady(rounds: Sequence[Round]) -> list[Check]:

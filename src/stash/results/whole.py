@@ -36,4 +36,5 @@ def whole_terms(profile: Profile, *, first: bool) -> Terms | None:
     """The steps that make up a whole iteration."""
     if whole_step(profile) is None:
         return None
-    return whole_iteration(set(profile.steps), "cold" if first else "warm")
+    data = "cold" if first else "warm"
+    return whole_iteration(set(profile.steps), data, nodes=profile.machine.nodes)
