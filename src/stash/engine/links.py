@@ -22,7 +22,7 @@ from stash.engine import pagecache
 from stash.engine.devices import Device, open_device
 from stash.engine.facts import machine_checks, machine_facts
 from stash.engine.gang import DistributedGang, Gang
-from stash.engine.heartbeat import beat
+from stash.engine.heartbeat import Heartbeat
 from stash.engine.intermission import Intermission
 from stash.engine.plan import RECORDING, LinksPlan, Plan
 from stash.engine.readers import ColdReader
@@ -94,6 +94,7 @@ class _Prober:
         self._run_folder = run_folder
         self._recorder = recorder
         self._intermission = Intermission(run_folder)
+        self._heartbeat = Heartbeat(run_folder, gang.rank, plan.timeout_seconds)
         self._per_node = gang.size // plan.nodes
         self._checks: list[Check] = []
 
@@ -137,7 +138,7 @@ class _Prober:
 
     def _block(self, probe: Probe) -> LinkBlock:
         """The workers of a probe repeat it; the others wait at the gathering."""
-        beat(self._run_folder, self._gang.rank, probe.what)
+        self._heartbeat.tell(probe.what)
         takes_part = self._gang.rank in probe.ranks
         if takes_part and probe.reader is not None:
             probe.reader.evict()
