@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from queue import Queue
 from types import SimpleNamespace
 
 import pytest
@@ -121,3 +122,19 @@ def test_every_batch_that_is_loaded_between_iterations_is_noted(tmp_path: Path) 
     assert feeds.drain() == 6
     assert len(noted) == 18
     feeds.close()
+
+
+def test_a_worker_that_nobody_watches_tells_of_its_own_hang(tmp_path: Path) -> None:
+    heartbeat, found = Heartbeat(tmp_path, 0, 0.05), Queue[tuple[float, str]]()
+    heartbeat.tell("warm")
+    heartbeat.watch(lambda silent, doing: found.put((silent, doing)))
+    silent, doing = found.get(timeout=10)
+    assert silent > 0.05 and doing == "warm"
+
+
+def test_the_first_worker_tells_first_because_it_keeps_the_rounds(tmp_path: Path) -> None:
+    found = Queue[int]()
+    for rank in (1, 0):
+        heartbeat = Heartbeat(tmp_path, rank, 0.05)
+        heartbeat.watch(lambda silent, doing, rank=rank: found.put(rank))  # type: ignore[misc]
+    assert found.get(timeout=10) == 0 and found.empty()

@@ -22,6 +22,10 @@ MAX_LOOK_SECONDS = 1.0
 #: it needs no more room on a disk that has become full.
 FILE_BYTES = 128
 
+#: Where workers watch themselves, the first one, which keeps the rounds, is not to be ended by the
+#: end of another one.
+OTHERS_SECONDS = 15.0
+
 #: Told of a hang: seconds of silence, and what the worker is at.
 OnHang = Callable[[float, str], None]
 
@@ -37,6 +41,7 @@ class Heartbeat:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._path = run_folder / f"heartbeat-{rank}"
+        self._patience = 0.0 if rank == 0 else OTHERS_SECONDS
         self._timeout = timeout_seconds
         self._clock = clock
         self._moved_at = self._written_at = clock()
@@ -57,15 +62,16 @@ class Heartbeat:
         self._doing = (doing, held_seconds)
         self._write()
 
-    def watch(self, on_hang: OnHang | None = None, patience_seconds: float = 0.0) -> None:
+    def watch(self, on_hang: OnHang | None = None) -> None:
         """Look after this worker from a thread; where nobody else does, tell of a hang, too."""
         self.moved()
 
         def look_on() -> None:
             while not self._over.wait(self.until_next_look()):
                 silent = self.look()
-                if on_hang is not None and silent > self._timeout + patience_seconds:
-                    return on_hang(silent, self._doing[0])
+                if on_hang is not None and silent > self._timeout + self._patience:
+                    on_hang(silent, self._doing[0])
+                    return
 
         threading.Thread(target=look_on, name="stash-heartbeat", daemon=True).start()
 
@@ -86,7 +92,8 @@ class Heartbeat:
         old = self._clock() - self._written_at >= self._timeout * OLD
         if old and self._moved_at > self._written_at:
             self._write()
-        return self._clock() - self._moved_at - self._doing[1]
+        held_seconds = self._doing[1]  # read first: a worker moves before it tells of another hold
+        return self._clock() - self._moved_at - held_seconds
 
     def _write(self) -> None:
         with self._lock:

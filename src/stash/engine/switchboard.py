@@ -18,7 +18,7 @@ from stash.engine.exchange import SwitchableGroup
 from stash.engine.facts import gather_facts, unreadable_check
 from stash.engine.feed import Feeds, Unfed
 from stash.engine.gang import gather_gang
-from stash.engine.heartbeat import Heartbeat
+from stash.engine.heartbeat import Heartbeat, OnHang
 from stash.engine.intermission import Intermission
 from stash.engine.limits import evaluation_check, in_place_check, possible_steps
 from stash.engine.measure import Measurement, Sink
@@ -59,12 +59,14 @@ class Switchboard:
         run_folder: Path,
         iterate: Callable[[DataLoader[Any]], Iterator[Any]],
         leave: Callable[[Exception | None], None] = _raise,
+        on_hang: OnHang | None = None,
     ) -> None:
         self.iterate = iterate  # how PyTorch itself iterates a loader, without our seam
         self.steps = 0  # of all optimizers, those included that a gradient scaler skipped
         self._plan = plan
         self._run_folder = run_folder
         self._leave = leave
+        self._on_hang = on_hang  # where no launcher of ours watches
         self._process = os.getpid()
         self._local_rank = int(os.environ.get("LOCAL_RANK", "0"))
         self._device: Device = open_device(plan.device, self._local_rank)
@@ -165,7 +167,7 @@ class Switchboard:
             self._feeds.close()
 
     def _begin(self, loop: Loop) -> Iterator[None]:
-        self._heartbeat.watch()
+        self._heartbeat.watch(self._on_hang)
         self._gang = gather_gang()
         self._follow_device(loop)
         steps = possible_steps(loop, self._plan.steps, self._gang.size, self._plan.nodes)
