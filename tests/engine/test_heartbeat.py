@@ -15,7 +15,10 @@ from engine.test_switchboard import Board
 from stash.engine.devices import Cpu
 from stash.engine.feed import Feeds, Window
 from stash.engine.heartbeat import Heartbeat
+from stash.engine.recorder import WorkerRecorder
 from stash.engine.sources import LoaderSource
+from stash.errors import StashError
+from stash.results.recording import Phase
 
 
 class Clock:
@@ -138,3 +141,20 @@ def test_the_first_worker_tells_first_because_it_keeps_the_rounds(tmp_path: Path
         heartbeat = Heartbeat(tmp_path, rank, 0.05)
         heartbeat.watch(lambda silent, doing, rank=rank: found.put(rank))  # type: ignore[misc]
     assert found.get(timeout=10) == 0 and found.empty()
+
+
+def test_a_full_disk_costs_a_worker_nothing_but_its_heartbeat(tmp_path: Path) -> None:
+    (tmp_path / "heartbeat-3").symlink_to("/dev/full")
+    Heartbeat(tmp_path, 3, 100.0).tell("warm")
+    Heartbeat(tmp_path / "gone", 3, 100.0).tell("warm")
+
+
+def test_a_recording_on_a_full_disk_fails_in_words_for_the_user() -> None:
+    recorder = WorkerRecorder(Path("/dev/full"))
+    with pytest.raises(StashError, match=r"record .* No space left on device.* TMPDIR"):
+        recorder.write(Phase(launch=0, name="measuring"))
+
+
+def test_a_recording_that_cannot_begin_fails_in_words_for_the_user(tmp_path: Path) -> None:
+    with pytest.raises(StashError, match="No such file"):
+        WorkerRecorder(tmp_path / "gone" / "recording.jsonl")

@@ -26,6 +26,7 @@ from stash.engine.heartbeat import Heartbeat
 from stash.engine.intermission import Intermission
 from stash.engine.plan import RECORDING, LinksPlan, Plan
 from stash.engine.readers import ColdReader
+from stash.engine.recorder import WorkerRecorder
 from stash.results.recording import (
     Check,
     End,
@@ -55,7 +56,7 @@ def probe(plan: Plan, run_folder: Path) -> None:
         torch.cuda.set_device(device.index)
     dist.init_process_group("nccl" if plan.device == "cuda" else "gloo")
     gang = DistributedGang()
-    recorder = Recorder(run_folder / RECORDING) if gang.rank == 0 else None
+    recorder = WorkerRecorder(run_folder / RECORDING) if gang.rank == 0 else None
     _Prober(plan, plan.links, gang, device, run_folder, recorder).run()
     gang.barrier()
 

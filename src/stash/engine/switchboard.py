@@ -24,6 +24,7 @@ from stash.engine.limits import evaluation_check, in_place_check, possible_steps
 from stash.engine.measure import Measurement, Sink
 from stash.engine.observe import Loop, Observer
 from stash.engine.plan import RECORDING, Plan
+from stash.engine.recorder import WorkerRecorder
 from stash.engine.sources import IteratorSource, LoaderSource, Source
 from stash.engine.telemetry import Telemetry
 from stash.errors import StashError
@@ -35,7 +36,6 @@ from stash.results.recording import (
     Facts,
     Phase,
     Rate,
-    Recorder,
     RecordingReader,
     Round,
 )
@@ -76,7 +76,7 @@ class Switchboard:
         self._feeds: Feeds | None = None
         self._story: Iterator[None] | None = None
         self._telemetry: Telemetry | None = None
-        self._recorder: Recorder | None = None
+        self._recorder: WorkerRecorder | None = None
         self._intermission = Intermission(run_folder)
         rank = int(os.environ.get("RANK", "0"))
         self._heartbeat = Heartbeat(run_folder, rank, plan.timeout_seconds)
@@ -175,7 +175,7 @@ class Switchboard:
         self._feeds = self._make_feeds(loop)
         sink: Sink = _Nowhere()
         if self._gang.rank == 0:
-            sink = self._recorder = Recorder(self._run_folder / RECORDING)
+            sink = self._recorder = WorkerRecorder(self._run_folder / RECORDING)
         if self._local_rank == 0:
             self._telemetry = Telemetry(self._device.index)
         return Measurement(
