@@ -199,7 +199,7 @@ WHO_AND_EXCHANGE = (
     Patch(
         "held workers catch up beside the timed one",
         "engine/measure.py",
-        '        else:\n            self._bench.heartbeat("held")\n',
+        '        else:\n            self._bench.heartbeat("held", waits_for=lead + timed)\n',
         "        else:\n            held_seconds = yield from self._catch_up(lead, timed)\n"
         "            running = True\n",
         "solo is not alone",

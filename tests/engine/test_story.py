@@ -34,9 +34,29 @@ def test_a_worker_beats_whatever_it_does() -> None:
     assert first.count("warming up") == 1 + world.facts.calibration.warm_up_iterations
     assert first.count("loader rates") == 1 + 5
     lead = world.facts.calibration.lead_in_iterations
-    for step in ALL:
-        assert first.count(step) == 2 * (1 + lead[step])  # at its begin and in its lead-in
+    for step in ALL:  # at its begin, in its lead-in, and where others have caught up after it
+        assert first.count(step) == 2 * (1 + lead[step] + (step == "solo"))
     assert second.count("held") == 2 and "held" not in first
+    assert second.count("catching up") == 2 and "catching up" not in first
+    assert first.count("waiting") == 2 and "waiting" not in second
+
+
+SLOW = {"solo": 4.0, "spread": 4.0, "node": 4.0, "cluster": 4.0, "scaleout": 4.0, "warm": 4.0}
+
+
+def test_a_slow_run_is_never_silent_for_longer_than_it_tells() -> None:
+    """Two nodes, iterations of 4 s, a time-out of 5 s: blocks take longer than that, and go on."""
+    world = World(steady(**SLOW), unit=4, prefetched=8, timeout=5.0)
+    world.run(plan_of("solo", "node", "warm", "scaleout", max_rounds=2, nodes=2))
+    assert world.facts.calibration.lead_in_iterations["warm"] * 4.0 > 5.0
+    assert max(worker.longest_silence for worker in world.workers) <= 5.0
+
+
+def test_not_all_workers_say_that_others_hold_them() -> None:
+    """Somebody must be found to hang where nobody moves on."""
+    world = World(steady(**SLOW), size=4)
+    world.run(plan_of("solo", "node", "warm", "scaleout", max_rounds=2, nodes=2))
+    assert not world.all_held and "held" in world.workers[3].beats
 
 
 def test_workers_are_watched_in_every_block_and_only_there() -> None:

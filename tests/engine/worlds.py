@@ -69,6 +69,9 @@ class FakeWorker:
         self.is_open = False
         self.opened_at = 0.0
         self.beats: list[str] = []
+        self.waits_for = 0  # iterations of others, as its last beat tells
+        self.moved_at = 0.0
+        self.longest_silence = 0.0  # beyond a time-out for each of those iterations
         self.windows: list[Window] = []
         self.watched = 0  # telemetry that has begun and not ended
         self.bytes_read: int | None = 0
@@ -78,7 +81,13 @@ class FakeWorker:
         self.unit = world.unit
         self.prefetched = world.prefetched
 
+    def moved(self) -> None:
+        held = self.waits_for * self.world.timeout
+        self.longest_silence = max(self.longest_silence, self.now - self.moved_at - held)
+        self.moved_at = self.now
+
     def run_iteration(self) -> None:
+        self.moved()
         self.iterations += 1
         self.log.append(f"iterate {self.mode}")
         self.now += self.world.durations(self.rank, self.mode, self.since_switch, self.now)
@@ -145,8 +154,10 @@ class FakeWorker:
         self.watched -= 1
         return QUIET
 
-    def heartbeat(self, doing: str) -> None:
+    def heartbeat(self, doing: str, *, waits_for: int = 0) -> None:
         self.now += self.world.overhead
+        self.moved()
+        self.waits_for = waits_for
         self.beats.append(doing)
 
     def rest(self) -> None:
@@ -181,11 +192,13 @@ class World:
     available: int | None = 1000
     overhead: float = 0.0  # of everything that must stay outside timed parts
     meeting: float = 0.0  # of waiting for each other, beside that
+    timeout: float = 300.0  # the longest that one iteration may take
     device_seconds: float = 0.0  # of every iteration, on a device that works beside its host
     events: list[Facts | Phase | Round | End] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.workers = [FakeWorker(rank, self) for rank in range(self.size)]
+        self.all_held = False  # at any meeting: nobody would be found to hang
         self._slots: list[Any] = [None] * self.size
         self._barrier = threading.Barrier(self.size, timeout=20)
 
@@ -197,6 +210,7 @@ class World:
         self._slots[rank] = (value, self.workers[rank].now)
         self._barrier.wait()
         arrived = list(self._slots)
+        self.all_held |= all(worker.waits_for for worker in self.workers)
         self._barrier.wait()
         self.workers[rank].now = max(now for _, now in arrived) + self.overhead + self.meeting
         return [value for value, _ in arrived]

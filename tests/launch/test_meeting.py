@@ -254,6 +254,15 @@ def test_the_others_start_when_node_0_says_so_and_hear_how_it_ended() -> None:
     assert (found[0].exit_code, found[0].message) == (0, "Profile written on host-0: /p.json")
 
 
+def test_whatever_breaks_node_0_ends_the_others_at_once() -> None:
+    port = free_port()
+    thread, found = run_follower(port, lambda plan, point, alarm: None)
+    with pytest.raises(OSError, match="disk"), leading(place(0, port), hello(0), 5):
+        raise OSError("disk full at /home/me")
+    thread.join(5)
+    assert (found[0].exit_code, found[0].message.split(".")[0]) == (1, "Node 0 failed: OSError")
+
+
 def test_a_failure_that_others_caused_is_told_by_theirs() -> None:
     port = free_port()
 

@@ -53,6 +53,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--half-width", default="3%", help="of an iteration: 3%% or 0.03")
     parser.add_argument("--max-minutes", type=float, default=10.0)
     parser.add_argument("--max-rounds", type=int)
+    parser.add_argument("--timeout", type=float, default=300.0, help="seconds without an iteration")
     parser.add_argument("--price-usd-per-hour", type=float)
     parser.add_argument("--keep-tracking", action="store_true")
     parser.add_argument("--seed", type=int, default=0)
@@ -150,6 +151,7 @@ def _plan(options: argparse.Namespace) -> Plan:
         {
             "--max-minutes": options.max_minutes,
             "--max-rounds": options.max_rounds,
+            "--timeout": options.timeout,
             "--price-usd-per-hour": options.price_usd_per_hour,
         }
     )
@@ -171,6 +173,7 @@ def _plan(options: argparse.Namespace) -> Plan:
         half_width=fraction("--half-width", options.half_width),
         max_rounds=options.max_rounds,
         max_seconds=options.max_minutes * 60.0,
+        timeout_seconds=options.timeout,
         workload=Path(options.arguments[0]).name,
         data="" if options.data is None else str(options.data),
         data_folder=None if options.data is None else str(options.data.absolute()),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,12 +64,14 @@ class Feeds:
         run_folder: Path,
         data_folder: Path | None,
         per_iteration: int = 1,
+        moved: Callable[[], None] = lambda: None,
     ) -> None:
         self.source = source
         self._device = device
         self._run_folder = run_folder
         self._data_folder = data_folder
         self._per_iteration = per_iteration
+        self._moved = moved  # told of every batch: a loader that is slow does not hang
         self._replay: list[Any] = []
         self._versions: list[int] = []
         self._staged: list[Any] = []
@@ -177,7 +179,11 @@ class Feeds:
         """Take what is left of the window, so that no worker is busy in the next block."""
         if self._live is None:
             return 0
-        count = 0 if self.source.is_endless else sum(1 for _ in self._live)
+        count = 0
+        if not self.source.is_endless:
+            for _ in self._live:
+                count += 1
+                self._moved()
         self._live = None
         return count
 
@@ -215,7 +221,10 @@ class Feeds:
         self.empty_page_cache()
         began = time.perf_counter()
         with ThreadPoolExecutor(max(1, self.source.loader_workers)) as pool:
-            read_bytes = sum(pool.map(_read, self.files))
+            read_bytes = 0
+            for count in pool.map(_read, self.files):
+                read_bytes += count
+                self._moved()
         return read_bytes / self._bytes_per_sample(), time.perf_counter() - began
 
     def _bytes_per_sample(self) -> float:
@@ -237,6 +246,7 @@ class Feeds:
 
     def _next_for_us(self) -> Any:
         """Between two iterations, where no loop of the script's can end its epoch."""
+        self._moved()
         try:
             return self._next_loaded()
         except StopIteration:

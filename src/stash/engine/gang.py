@@ -13,8 +13,8 @@ from typing import Any, Protocol
 import torch
 import torch.distributed as dist
 
-#: Longer than any hold: a held worker may wait for a whole block of the others. The launcher's
-#: own time-out ends a gang that hangs, and knows which worker did.
+#: Longer than any hold: a held worker may wait for a whole block of the others. The launcher, or
+#: the worker itself where there is none (engine/heartbeat.py), ends a gang that hangs.
 SIDE_TIMEOUT = timedelta(hours=24)
 
 

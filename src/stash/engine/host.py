@@ -20,6 +20,7 @@ import runpy
 import signal
 import sys
 import sysconfig
+import threading
 import traceback
 from pathlib import Path
 from types import ModuleType
@@ -86,6 +87,7 @@ class _Worker:
         self._run_folder = run_folder
         self._direct = direct
         self._process = os.getpid()
+        self._ending = threading.RLock()  # kept: a hang and a signal may come at once
 
     def run(self, is_module: bool, arguments: list[str]) -> NoReturn:
         """As Python would run it; a script that comes to its end by itself was too short."""
@@ -99,7 +101,11 @@ class _Worker:
         if not self._plan.keep_tracking:
             trackers.switch_off(self._run_folder)
         self._switchboard = Switchboard(
-            self._plan, self._run_folder, DataLoader.__iter__, leave=self._leave
+            self._plan,
+            self._run_folder,
+            DataLoader.__iter__,
+            leave=self._leave,
+            on_hang=None if self._direct is None else self._hang,
         )
         seams.install(self._switchboard)
         try:
@@ -147,6 +153,17 @@ class _Worker:
         kind = type(error).__name__
         self._fail(f"{kind}{_place_of(error)}", quoting=f"{kind}: {error}", detail=text)
 
+    def _hang(self, silent_seconds: float, doing: str) -> NoReturn:
+        """From a thread beside the script, which may be deep in a library and not come back."""
+        stack = sys._current_frames().get(threading.main_thread().ident or 0)
+        print("stash: This worker is here, innermost last:", file=sys.stderr)
+        traceback.print_stack(stack, file=sys.stderr)
+        self._fail(
+            f"it has not moved on in `{doing}` for {silent_seconds:.0f} s (--timeout). It hangs, "
+            "or waits for a worker that hangs or whose link is cut: look at what every worker "
+            "says. Where iterations take longer, use a longer --timeout"
+        )
+
     def _fail(self, message: str, *, quoting: str = "", detail: str = "") -> NoReturn:
         """Tell the launcher; it names the worker and shows its last lines.
 
@@ -167,8 +184,10 @@ class _Worker:
         self._end(1, f"Worker {rank} failed: {message}.", f"Worker {rank} failed: {quoting}.")
 
     def _end(self, code: int, failure: str | None, quoting: str | None = None) -> NoReturn:
-        with contextlib.suppress(Exception):
-            self._switchboard.close()
+        self._ending.acquire()
+        if threading.current_thread() is threading.main_thread():  # which may hold locks of these
+            with contextlib.suppress(Exception):
+                self._switchboard.close()
         _end_children()
         if self._direct is not None:
             self._direct.end(failure, quoting)
@@ -225,7 +244,8 @@ def _pin(usable: int) -> None:
 
 def _end_children() -> None:
     """Loader workers that the script left behind are ours to end: they are our own children."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # PyTorch raises when a loader worker dies
+    with contextlib.suppress(ValueError):  # not in the main thread, where alone it would raise
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # PyTorch raises when a loader worker dies
     with contextlib.suppress(psutil.Error):
         children = psutil.Process().children(recursive=True)
         for child in children:

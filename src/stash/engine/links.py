@@ -22,10 +22,11 @@ from stash.engine import pagecache
 from stash.engine.devices import Device, open_device
 from stash.engine.facts import machine_checks, machine_facts
 from stash.engine.gang import DistributedGang, Gang
-from stash.engine.heartbeat import beat
+from stash.engine.heartbeat import Heartbeat
 from stash.engine.intermission import Intermission
 from stash.engine.plan import RECORDING, LinksPlan, Plan
 from stash.engine.readers import ColdReader
+from stash.engine.recorder import WorkerRecorder
 from stash.results.recording import (
     Check,
     End,
@@ -55,7 +56,7 @@ def probe(plan: Plan, run_folder: Path) -> None:
         torch.cuda.set_device(device.index)
     dist.init_process_group("nccl" if plan.device == "cuda" else "gloo")
     gang = DistributedGang()
-    recorder = Recorder(run_folder / RECORDING) if gang.rank == 0 else None
+    recorder = WorkerRecorder(run_folder / RECORDING) if gang.rank == 0 else None
     _Prober(plan, plan.links, gang, device, run_folder, recorder).run()
     gang.barrier()
 
@@ -94,6 +95,7 @@ class _Prober:
         self._run_folder = run_folder
         self._recorder = recorder
         self._intermission = Intermission(run_folder)
+        self._heartbeat = Heartbeat(run_folder, gang.rank, plan.timeout_seconds)
         self._per_node = gang.size // plan.nodes
         self._checks: list[Check] = []
 
@@ -137,7 +139,7 @@ class _Prober:
 
     def _block(self, probe: Probe) -> LinkBlock:
         """The workers of a probe repeat it; the others wait at the gathering."""
-        beat(self._run_folder, self._gang.rank, probe.what)
+        self._heartbeat.tell(probe.what)
         takes_part = self._gang.rank in probe.ranks
         if takes_part and probe.reader is not None:
             probe.reader.evict()

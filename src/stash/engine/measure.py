@@ -101,8 +101,8 @@ class Bench(Protocol):
     def stop_telemetry(self) -> Disturbance:
         """What the machine did since."""
 
-    def heartbeat(self, doing: str) -> None:
-        """Tell the launcher what this worker is at."""
+    def heartbeat(self, doing: str, *, waits_for: int = 0) -> None:
+        """Tell the launcher what this worker is at, or how many iterations of others it awaits."""
 
     def facts(self, calibration: Calibration, rates: tuple[Rate | None, Rate | None]) -> Facts:
         """All that is known about workload and machine."""
@@ -252,10 +252,13 @@ class Measurement:
         self._gang.barrier()
         if self._runs(Who.NODE):
             seconds = (yield from self._seconds_of(WARM_UP_CHUNK)) / WARM_UP_CHUNK
+        else:
+            self._bench.heartbeat("held", waits_for=WARM_UP_CHUNK)
         self._gang.barrier()
         if not self._runs(Who.NODE):
             yield from self._catch_up(0, WARM_UP_CHUNK)
-        return max(own for (own,) in self._gang.gather([seconds]))
+        everyone = self._gather_after(Who.NODE, WARM_UP_CHUNK, [seconds], "calibrating")
+        return max(own for (own,) in everyone)
 
     def _trial_window(self) -> Window:
         """Long enough to see a loader's queue fill and its pipeline run evenly."""
@@ -287,10 +290,13 @@ class Measurement:
             self._gang.barrier()
             if self._runs(Who.NODE):
                 bursts = yield from self._bursts(count, unit)
+            else:
+                self._bench.heartbeat("held", waits_for=count * unit)
             self._gang.barrier()
             if not self._runs(Who.NODE):
                 yield from self._catch_up(0, count * unit)
-            trials.append([max(column) for column in zip(*self._gang.gather(bursts), strict=True)])
+            everyone = self._gather_after(Who.NODE, count * unit, bursts, "calibrating")
+            trials.append([max(column) for column in zip(*everyone, strict=True)])
         return [min(pair) for pair in zip(*trials, strict=True)]
 
     def _bursts(self, count: int, unit: int) -> Told[list[float]]:
@@ -337,6 +343,8 @@ class Measurement:
 
     def _gang_rate(self, work: Callable[[], tuple[float, float]]) -> float:
         """Samples per second of the first node's workers together, as fast as the slowest."""
+        if not self._runs(Who.NODE):
+            self._bench.heartbeat("held", waits_for=self._lengths.loader.batches)
         everyone = self._gang.gather(work() if self._runs(Who.NODE) else (0.0, 0.0))
         return sum(s for s, _ in everyone) / max(max(t for _, t in everyone), 1e-9)
 
@@ -399,7 +407,7 @@ class Measurement:
         if running:
             lead_seconds, seconds = yield from self._timed(step, lead, timed)
         else:
-            self._bench.heartbeat("held")
+            self._bench.heartbeat("held", waits_for=lead + timed)
             if _meets_halfway(step):
                 self._gang.barrier()
         self._gang.barrier()
@@ -407,15 +415,14 @@ class Measurement:
         if not running:
             held_seconds = yield from self._catch_up(lead, timed)
         read = self._close_feed(step, read_before) if running else 0
-        everyone = self._gang.gather(
-            [
-                _or_minus_one(seconds),
-                _or_minus_one(lead_seconds),
-                _or_minus_one(held_seconds),
-                _or_minus_one(read),
-                float(self._pipeline.file_bytes) if running else 0.0,
-            ]
-        )
+        own = [
+            _or_minus_one(seconds),
+            _or_minus_one(lead_seconds),
+            _or_minus_one(held_seconds),
+            _or_minus_one(read),
+            float(self._pipeline.file_bytes) if running else 0.0,
+        ]
+        everyone = self._gather_after(step.who, lead + timed, own, step.name)
         return _block_of(step, lead, timed, everyone, disturbance)
 
     def _timed(self, step: Step, lead: int, timed: int) -> Told[tuple[float, float]]:
@@ -451,11 +458,13 @@ class Measurement:
         else:
             self._bench.idle()
 
-    def _runs(self, who: Who) -> bool:
-        """Whether this worker is one of them."""
+    def _runs(self, who: Who, rank: int | None = None) -> bool:
+        """Whether this worker, or another one, is one of them."""
         nodes = self._plan.nodes
         return who.includes(
-            self._gang.rank, nodes=nodes, workers_per_node=max(1, self._gang.size // nodes)
+            self._gang.rank if rank is None else rank,
+            nodes=nodes,
+            workers_per_node=max(1, self._gang.size // nodes),
         )
 
     def _catch_up(self, lead: int, timed: int) -> Told[float]:
@@ -463,10 +472,24 @@ class Measurement:
 
         How long the last ones take tells how fast a worker is when it waits for nobody.
         """
+        self._bench.heartbeat("catching up")
         self._bench.idle()
         for _ in range(lead):
             yield
         return (yield from self._seconds_of(timed))
+
+    def _gather_after(
+        self, who: Who, iterations: int, own: Sequence[float], doing: str
+    ) -> list[list[float]]:
+        """Everybody's values after a block; who has run it waits for those who catch up."""
+        all_run = all(self._runs(who, rank) for rank in range(self._gang.size))
+        waits = self._runs(who) and not all_run
+        if waits:
+            self._bench.heartbeat("waiting", waits_for=iterations)
+        everyone = self._gang.gather(own)
+        if waits:
+            self._bench.heartbeat(doing)
+        return everyone
 
     def _close_feed(self, step: Step, read_before: int | None) -> int | None:
         if not step.feed.is_real:

@@ -18,12 +18,13 @@ from stash.engine.exchange import SwitchableGroup
 from stash.engine.facts import gather_facts, unreadable_check
 from stash.engine.feed import Feeds, Unfed
 from stash.engine.gang import gather_gang
-from stash.engine.heartbeat import beat
+from stash.engine.heartbeat import Heartbeat, OnHang
 from stash.engine.intermission import Intermission
 from stash.engine.limits import evaluation_check, in_place_check, possible_steps
 from stash.engine.measure import Measurement, Sink
 from stash.engine.observe import Loop, Observer
 from stash.engine.plan import RECORDING, Plan
+from stash.engine.recorder import WorkerRecorder
 from stash.engine.sources import IteratorSource, LoaderSource, Source
 from stash.engine.telemetry import Telemetry
 from stash.errors import StashError
@@ -35,7 +36,6 @@ from stash.results.recording import (
     Facts,
     Phase,
     Rate,
-    Recorder,
     RecordingReader,
     Round,
 )
@@ -59,12 +59,14 @@ class Switchboard:
         run_folder: Path,
         iterate: Callable[[DataLoader[Any]], Iterator[Any]],
         leave: Callable[[Exception | None], None] = _raise,
+        on_hang: OnHang | None = None,
     ) -> None:
         self.iterate = iterate  # how PyTorch itself iterates a loader, without our seam
         self.steps = 0  # of all optimizers, those included that a gradient scaler skipped
         self._plan = plan
         self._run_folder = run_folder
         self._leave = leave
+        self._on_hang = on_hang  # where no launcher of ours watches
         self._process = os.getpid()
         self._local_rank = int(os.environ.get("LOCAL_RANK", "0"))
         self._device: Device = open_device(plan.device, self._local_rank)
@@ -74,8 +76,10 @@ class Switchboard:
         self._feeds: Feeds | None = None
         self._story: Iterator[None] | None = None
         self._telemetry: Telemetry | None = None
-        self._recorder: Recorder | None = None
+        self._recorder: WorkerRecorder | None = None
         self._intermission = Intermission(run_folder)
+        rank = int(os.environ.get("RANK", "0"))
+        self._heartbeat = Heartbeat(run_folder, rank, plan.timeout_seconds)
         # By optimizer; a step that calls another step of the same one is hooked twice.
         self._held_rates: dict[int, list[list[Any]]] = {}
         self._natural_batches = 0  # of other loaders, since measuring began
@@ -98,6 +102,7 @@ class Switchboard:
         if self._story is None:
             self._observer.batch_taken(origin)
         else:
+            self._heartbeat.moved()
             self._natural_batches += 1
 
     def autocast_entered(self, dtype: torch.dtype) -> None:
@@ -134,6 +139,7 @@ class Switchboard:
     def iteration_ended(self, optimizer: torch.optim.Optimizer) -> None:
         """Also where a step was skipped: a gradient scaler found an overflow."""
         self.steps += 1
+        self._heartbeat.moved()
         if self._loop is None:
             self._loop = self._observer.step_ended(optimizer)
         if self._loop is None or optimizer is not self._loop.optimizer:
@@ -153,6 +159,7 @@ class Switchboard:
 
     def close(self) -> None:
         """End what we started in this process."""
+        self._heartbeat.close()
         self._observer.close()
         if self._recorder is not None:
             self._recorder.close()
@@ -160,6 +167,7 @@ class Switchboard:
             self._feeds.close()
 
     def _begin(self, loop: Loop) -> Iterator[None]:
+        self._heartbeat.watch(self._on_hang)
         self._gang = gather_gang()
         self._follow_device(loop)
         steps = possible_steps(loop, self._plan.steps, self._gang.size, self._plan.nodes)
@@ -167,7 +175,7 @@ class Switchboard:
         self._feeds = self._make_feeds(loop)
         sink: Sink = _Nowhere()
         if self._gang.rank == 0:
-            sink = self._recorder = Recorder(self._run_folder / RECORDING)
+            sink = self._recorder = WorkerRecorder(self._run_folder / RECORDING)
         if self._local_rank == 0:
             self._telemetry = Telemetry(self._device.index)
         return Measurement(
@@ -224,6 +232,7 @@ class Switchboard:
             run_folder=self._run_folder,
             data_folder=None if data is None else Path(data),
             per_iteration=self._gang.follow(loop.per_iteration),
+            moved=self._heartbeat.moved,
         )
 
     # What the story asks.
@@ -263,9 +272,9 @@ class Switchboard:
         """What the machine did since; other workers leave that to the first of the node."""
         return _NOTHING_SEEN if self._telemetry is None else self._telemetry.stop()
 
-    def heartbeat(self, doing: str) -> None:
-        """A file that the launcher looks at: what this worker is at, and since when."""
-        beat(self._run_folder, self._gang.rank, doing)
+    def heartbeat(self, doing: str, *, waits_for: int = 0) -> None:
+        """Others may take as long for each iteration as a worker may take to move on."""
+        self._heartbeat.tell(doing, waits_for * self._plan.timeout_seconds)
 
     def rest(self) -> None:
         """Let the launcher show what was written."""

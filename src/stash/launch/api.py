@@ -252,7 +252,7 @@ def _run_launches(
         recording.add(known)
         listen(known)
 
-    first = 0
+    first = launch = 0
     try:
         if earlier is not None:
             first = resume.begin(earlier, recording)
@@ -269,7 +269,23 @@ def _run_launches(
                 return failure.told_with(after=f"\nAll logs: {folder}"), False
     except KeyboardInterrupt:
         return None, True
+    except Exception as error:  # whatever it is, complete rounds are there already
+        is_refusal = earlier is not None and isinstance(error, UsageError)
+        if is_refusal or not (recording.rounds and recording.facts):
+            raise
+        return _broken_off(launch, error), False
     return None, False
+
+
+def _broken_off(launch: int, error: Exception) -> GangFailure:
+    """A launch that something here has ended, such as a disk that is full."""
+    before = f"Launch {launch + 1} could not be run: "
+    kind = type(error).__name__
+    if isinstance(error, StashError):
+        return GangFailure(before + error.message)
+    if isinstance(error, OSError) and error.strerror:
+        kind = error.strerror
+    return GangFailure(f"{before}{kind}.", quoting=f"{before}{str(error) or kind}.")
 
 
 def _run_gang(

@@ -210,6 +210,9 @@ def leading(place: Placement, own: Hello, timeout_seconds: float) -> Iterator[Le
     except KeyboardInterrupt:
         lead.end(3, "Interrupted on node 0.")
         raise
+    except Exception as error:
+        lead.end(1, f"Node 0 failed: {type(error).__name__}. Its terminal tells more.")
+        raise
     finally:
         if reception is not None:
             reception.close()

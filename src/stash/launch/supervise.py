@@ -231,7 +231,7 @@ def _watch(
         elsewhere = alarm()
         if elsewhere is not None:
             return elsewhere
-        last_beat = max((beat.seen for beat in _heartbeats(run_folder)), default=last_beat)
+        last_beat = _last_beat(_heartbeats(run_folder), last_beat)
         silent = time.monotonic() - (began if last_beat is None else last_beat)
         if silent > plan.timeout_seconds and (last_beat is not None or silent > START_SECONDS):
             return _explain_hang(run_folder, silent)
@@ -260,6 +260,7 @@ class _Heartbeat:
     rank: int
     pid: int
     seen: float
+    held_seconds: float  # for which others may keep it from moving on
     doing: str
 
 
@@ -267,9 +268,19 @@ def _heartbeats(run_folder: Path) -> list[_Heartbeat]:
     beats = []
     for path in run_folder.glob("heartbeat-*"):
         with contextlib.suppress(OSError, ValueError):
-            pid, seen, doing = path.read_text().split(" ", 2)
-            beats.append(_Heartbeat(int(path.name.split("-")[1]), int(pid), float(seen), doing))
+            rank = int(path.name.split("-")[1])
+            pid, seen, held, doing = path.read_text().strip().split(" ", 3)
+            beats.append(_Heartbeat(rank, int(pid), float(seen), float(held), doing))
     return sorted(beats, key=lambda beat: beat.rank)
+
+
+def _last_beat(beats: list[_Heartbeat], before: float | None) -> float | None:
+    """When a worker has last moved on, of those that nobody holds.
+
+    Where all are held, by workers of another node, it is that node's launcher that knows.
+    """
+    moving = [beat.seen for beat in beats if not beat.held_seconds]
+    return max(moving or [beat.seen + beat.held_seconds for beat in beats], default=before)
 
 
 def _explain_exit(run_folder: Path) -> GangFailure:
