@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from stash.engine.heartbeat import Heartbeat
 from stash.launch import supervise
 
 
@@ -55,7 +55,7 @@ def test_a_full_disk_of_the_run_folder_is_told_by_the_folder_s_name(
 
 def hangs(folder: Path, rank: int, *wrote: str) -> None:
     """A worker that beat once and, when asked where it is, wrote so."""
-    (folder / f"heartbeat-{rank}").write_text(f"{os.getpid()} 1.0 node")
+    Heartbeat(folder, rank, 60.0).tell("node")
     log = folder / "logs" / "run" / "attempt_0" / str(rank)
     log.mkdir(parents=True)
     lines = ("before", "Stack (most recent call first):", *wrote)
