@@ -64,6 +64,7 @@ class TestSlurm:
         assert json.loads(done.stdout)["id"] == profile.id
         assert (profile.machine.nodes, profile.machine.workers_per_node) == (2, 1)
         assert profile.run.rounds == 2 and "scaleout" in profile.steps
+        assert profile.machine.cores == os.cpu_count()  # Slurm binds a task to one core otherwise
 
 
 class TestHosts:
