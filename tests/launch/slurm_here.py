@@ -46,7 +46,7 @@ SlurmdPidFile={folder}/slurmd-%n.pid
 SlurmctldLogFile={folder}/slurmctld.log
 SlurmdLogFile={folder}/slurmd-%n.log
 ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
+TaskPlugin=task/affinity
 MpiDefault=none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
@@ -56,7 +56,7 @@ SchedulerParameters=sched_interval=1
 CommunicationParameters=NoInAddrAny
 SrunPortRange={ports}
 {nodes}
-PartitionName=here Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=FORCE
+PartitionName=here Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
 
 

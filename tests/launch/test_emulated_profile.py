@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import math
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
@@ -12,6 +16,7 @@ import pytest
 
 from launch.running import assert_no_orphans, temporary_files_in
 from stash.hardware import gpus
+from stash.hardware.machine import usable_cores
 from stash.launch.api import Measured, measure
 from stash.launch.request import Request
 from stash.launch.supervise import Event
@@ -133,3 +138,31 @@ def test_a_damaged_picture_is_named_and_counted_but_not_fatal(profile: Profile) 
 
 def test_the_processors_share_in_the_emulation_is_checked(profile: Profile) -> None:
     assert any(check.name == "emulation headroom" for check in profile.checks)
+
+
+#: Keeps a core busy for as long as its input is open.
+BUSY = """
+import select, sys
+while not select.select([sys.stdin], [], [], 0)[0]:
+    sum(range(100_000))
+"""
+
+
+def test_a_program_beside_a_run_is_told(tmp_path: Path) -> None:
+    with contextlib.ExitStack() as ended:
+        for _ in range(math.ceil(usable_cores() / 2)):
+            busy = subprocess.Popen([sys.executable, "-I", "-c", BUSY], stdin=subprocess.PIPE)
+            ended.callback(busy.wait)
+            ended.callback(busy.kill)
+        request = Request(
+            workload="resnet18",
+            device=DEVICE,
+            nproc_per_node=1,
+            batch_size=4,
+            steps=("node",),
+            max_rounds=2,
+            out=tmp_path,
+        )
+        profile = measure(request).profile
+    check = next(check for check in profile.checks if check.name == "other programs")
+    assert check.status == "warn", check.message

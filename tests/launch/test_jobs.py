@@ -57,7 +57,7 @@ if "stash.launch.carry" in sys.argv:
     os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 sys.stdout.write(json.dumps(sys.argv[1:]))
 """,
-    "srun": '#!/bin/sh\nshift\nexec "$@"\n',
+    "srun": '#!/bin/sh\nwhile [ "${{1#--}}" != "$1" ]; do shift; done\nexec "$@"\n',
     "scontrol": '#!/bin/sh\n[ "$2" = node ] && echo "   NodeAddr=10.0.0.7 Port=1" || echo n7\n',
 }
 
@@ -114,6 +114,48 @@ def test_an_sbatch_line_takes_no_quotes_and_no_second_line(tmp_path: Path) -> No
     text = slurm.script(JOB, options)
     assert '#SBATCH --output="/a b/100%%/slurm-%j.log"' in text
     assert "#SBATCH --qos=high\n" in text and "#SBATCH --exclusive\n" in text
+
+
+def sbatch_lines(*words: str, capsys: Captured) -> list[str]:
+    """What `stash launch slurm` asks sbatch for."""
+    assert main(["launch", "slurm", "resnet18", *words]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    return [line.removeprefix("#SBATCH --") for line in lines if line.startswith("#SBATCH")]
+
+
+def test_a_job_that_asks_for_no_cores_gets_whole_nodes(capsys: Captured) -> None:
+    assert "exclusive" in sbatch_lines("--directive", "qos=high", capsys=capsys)
+
+
+def test_cores_that_were_asked_for_are_those_of_the_one_task_of_a_node(capsys: Captured) -> None:
+    lines = sbatch_lines("--cpus-per-node", "12", capsys=capsys)
+    assert {"ntasks-per-node=1", "cpus-per-task=12"} <= set(lines) and "exclusive" not in lines
+
+
+@pytest.mark.parametrize(
+    "own", ["exclusive=user", "--exclusive", "cpus-per-task=4", "cpus-per-gpu=6", "oversubscribe"]
+)
+def test_what_users_say_themselves_about_cores_is_all_that_is_said(
+    own: str, capsys: Captured
+) -> None:
+    lines = sbatch_lines("--directive", own, capsys=capsys)
+    about = [line for line in lines if line.startswith(("exclusive", "cpus", "oversubscribe"))]
+    assert about == [own.lstrip("-")]
+
+
+def test_the_task_of_a_node_is_bound_to_no_core(tmp_path: Path) -> None:
+    text = slurm.script(JOB, slurm.SlurmOptions(out=tmp_path, python="p"))
+    (line,) = [line for line in text.splitlines() if line.startswith("srun ")]
+    assert "--cpu-bind=none" in line.split()
+
+
+def test_lines_of_setup_may_read_variables_that_are_not_set(tmp_path: Path) -> None:
+    setup = ('echo "$STASH_IS_NOT_SET"', "true")
+    alone = Job(workload="resnet18", options=("resnet18",))
+    options = slurm.SlurmOptions(out=tmp_path / "out", python="python3", setup=setup)
+    assert words_seen(slurm.script(alone, options), tmp_path, {})[2:4] == ["profile", "resnet18"]
+    broken = slurm.SlurmOptions(out=tmp_path / "out", python="python3", setup=("false",))
+    assert subprocess.run(["bash", "-c", slurm.script(alone, broken)]).returncode == 1
 
 
 @pytest.mark.parametrize("workload", ["resnet18", "Train_2.py", "/a/ü.py:f", "..", "x" * 200])

@@ -64,6 +64,22 @@ class TestSlurm:
         assert json.loads(done.stdout)["id"] == profile.id
         assert (profile.machine.nodes, profile.machine.workers_per_node) == (2, 1)
         assert profile.run.rounds == 2 and "scaleout" in profile.steps
+        assert profile.machine.cores == os.cpu_count()  # Slurm binds a task to one core otherwise
+
+    def test_nodes_of_a_step_meet_though_nobody_knows_their_names(
+        self, slurm: Slurm, pictures: Path, tmp_path: Path
+    ) -> None:
+        step = ["srun", "--nodes=2", "--ntasks-per-node=1", "--exclusive", "--cpu-bind=none"]
+        step += [sys.executable, "-m", "stash", "profile", "--out", str(tmp_path / "out")]
+        done = subprocess.run(
+            [*step, *words(pictures)],
+            env={**os.environ, **slurm.environment},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        (path,) = (tmp_path / "out").glob("*.json")
+        assert Profile.load(path).machine.nodes == 2
 
 
 class TestHosts:

@@ -124,6 +124,18 @@ def test_nodes_that_do_not_come_are_named() -> None:
         channel.close()
 
 
+def test_a_name_that_leads_to_this_machine_alone_is_told_when_nobody_comes() -> None:
+    named = replace(place(0, free_port()), host="localhost")
+    made = Reception(named, hello(0), 5)
+    words = r"the name localhost means (127\.0\.0\.1|::1), .*give an address of it"
+    with pytest.raises(StashError, match=words):
+        made.wait_for_all(0.1)
+    made.close()
+    with reception() as (made, _), pytest.raises(StashError) as told:
+        made.wait_for_all(0.1)
+    assert "means" not in str(told.value)  # an address was given, and is known to be one
+
+
 def test_a_port_that_is_taken_is_told_by_node_0() -> None:
     with reception() as (_, port), pytest.raises(StashError, match="Something else uses"):
         Reception(place(0, port), hello(0), 5)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from stash.errors import UsageError
+from stash.launch import placement
 from stash.launch.placement import Placement, first_host, is_worker, place, workers_told
 from stash.launch.request import Request
 
@@ -75,6 +77,23 @@ def test_a_job_step_of_slurm_places_a_node() -> None:
     assert (found.nodes, found.node, found.host) == (3, 2, "gpu07")
     assert found.port == placed({**SLURM, "SLURM_NODEID": "0"}).port
     assert found.port != placed({**SLURM, "SLURM_JOB_ID": "123457"}).port
+
+
+@pytest.mark.parametrize(
+    ("scontrol", "host"),
+    [
+        ('[ "$*" = "show node gpu07" ] && echo "   NodeAddr=10.0.0.7 Port=1"', "10.0.0.7"),
+        ("echo slurm_load_node error: Unable to contact slurm controller >&2; exit 1", "gpu07"),
+        ("exec sleep 60", "gpu07"),
+    ],
+)
+def test_nodes_of_a_job_step_meet_where_slurm_reaches_the_first_one(
+    scontrol: str, host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(placement, "SCONTROL_SECONDS", 1.0)
+    (tmp_path / "scontrol").write_text(f"#!/bin/sh\n{scontrol}\n")
+    (tmp_path / "scontrol").chmod(0o755)
+    assert placed({**SLURM, "PATH": f"{tmp_path}:/usr/bin:/bin"}).host == host
 
 
 @pytest.mark.parametrize("nodes", ["3", "1"])

@@ -24,6 +24,37 @@ def test_steal_is_a_warning_above_2_percent_of_all_cores(stolen: float, status: 
 
 
 @pytest.mark.parametrize(
+    ("used", "status", "told"),
+    [(-0.01, "pass", " 0%"), (0.79, "pass", " 10%"), (0.8, "warn", " 10%"), (4.0, "warn", " 50%")],
+)
+def test_programs_of_others_are_a_warning_from_a_tenth_of_all_cores(
+    used: float, status: str, told: str
+) -> None:
+    found = checks(disturbance=disturbance(other_cpu_seconds=used))["other programs"]  # of 8
+    assert found.status == status and told in found.message
+    assert bool(found.next) == (status == "warn")
+
+
+def test_rounding_of_single_blocks_is_no_program_of_others() -> None:
+    """Blocks that are off by a fifth of the cores in turns, and by nothing together."""
+    off = (1.6, -1.6, 1.6, -1.6)
+    (one,) = rounds_of([[{"node": 0.1}]])
+    blocks = tuple(
+        one.blocks[0].model_copy(update={"disturbance": disturbance(other_cpu_seconds=used)})
+        for used in off
+    )
+    found = {c.name: c for c in checks_of([one.model_copy(update={"blocks": blocks})], machine())}
+    assert found["other programs"].status == "pass"
+
+
+def test_nodes_on_one_machine_are_not_taken_for_programs_of_others() -> None:
+    rounds = rounds_of([[HAND_WORKED] * 3], disturbance=disturbance(other_cpu_seconds=4.0))
+    for hosts, expected in ((("a 10.0.0.1", "a 10.0.0.2"), False), (("a", "b"), True)):
+        found = {check.name for check in checks_of(rounds, machine(nodes=2, hosts=hosts))}
+        assert ("other programs" in found) == expected
+
+
+@pytest.mark.parametrize(
     ("read", "status"), [(0, "warn"), (89, "warn"), (90, "pass"), (150, "pass"), (160, "warn")]
 )
 def test_cold_is_proven_by_the_bytes_read(read: int, status: str) -> None:

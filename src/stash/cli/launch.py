@@ -63,6 +63,9 @@ def slurm(
     account: Annotated[str | None, typer.Option(help="As for sbatch.")] = None,
     time: Annotated[str | None, typer.Option(help="As for sbatch.")] = None,
     gpus_per_node: Gpus = None,
+    cpus_per_node: Annotated[
+        int | None, typer.Option(min=1, help="Cores of each node; by default the whole node.")
+    ] = None,
     directive: Annotated[
         list[str] | None, typer.Option(help="A further option of sbatch, such as qos=high.")
     ] = None,
@@ -87,6 +90,7 @@ def slurm(
         account=account,
         time=time,
         gpus_per_node=gpus_per_node,
+        cpus_per_node=cpus_per_node,
         directives=tuple(directive or ()),
         setup=tuple(setup or ()),
         python=python or sys.executable,

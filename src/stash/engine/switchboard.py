@@ -169,6 +169,7 @@ class Switchboard:
     def _begin(self, loop: Loop) -> Iterator[None]:
         self._heartbeat.watch(self._on_hang)
         self._gang = gather_gang()
+        processes = self._processes_here()
         self._follow_device(loop)
         steps = possible_steps(loop, self._plan.steps, self._gang.size, self._plan.nodes)
         self._plan = self._plan.model_copy(update={"steps": steps})
@@ -177,10 +178,17 @@ class Switchboard:
         if self._gang.rank == 0:
             sink = self._recorder = WorkerRecorder(self._run_folder / RECORDING)
         if self._local_rank == 0:
-            self._telemetry = Telemetry(self._device.index)
+            self._telemetry = Telemetry(self._device.index, processes)
         return Measurement(
             self._plan, self._gang, self, self._feeds, sink, earlier=self._earlier_rounds()
         ).story()
+
+    def _processes_here(self) -> list[int]:
+        """Of all workers of this node; whatever started them need not be the same process."""
+        numbers = [int(number) for (number,) in self._gang.gather([os.getpid()])]
+        per_node = max(1, self._gang.size // self._plan.nodes)
+        first = self._gang.rank - self._gang.rank % per_node
+        return numbers[first : first + per_node]
 
     def _earlier_rounds(self) -> list[Round]:
         """Those of a profile that is continued: the launcher has put them into the recording."""

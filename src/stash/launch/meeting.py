@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import ipaddress
 import queue
 import socket
 import threading
@@ -238,10 +239,20 @@ class Reception:
                     f"Node {', '.join(missing)} of {self._place.nodes} did not come to "
                     f"{self._place.host}:{self._place.port} within {timeout_seconds:.0f} s "
                     "(--timeout). Run the same command there with its own --node-rank, and look "
-                    "whether a firewall is in between."
+                    f"whether a firewall is in between.{self._only_here()}"
                 )
             time.sleep(RETRY_SECONDS / 5)
         return self.members
+
+    def _only_here(self) -> str:
+        """Words where the name of this node leads to itself alone, as it does on many systems."""
+        host, address = self._place.host, str(self._socket.getsockname()[0])
+        if _is_address(host) or not ipaddress.ip_address(address).is_loopback:
+            return ""
+        return (
+            f" On this machine the name {host} means {address}, where no other machine can come: "
+            "give an address of it that the others reach to --rdzv-endpoint, on all nodes."
+        )
 
     def host_names(self) -> tuple[str, ...]:
         """One a node; with its address where several have the same name."""
@@ -427,6 +438,14 @@ def _cannot_listen(place: Placement, error: OSError) -> StashError:
             "--rdzv-endpoint names an address of node 0."
         )
     return StashError(f"Cannot listen at {where}: {error.strerror or error}.")
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def interface_of(address: str) -> str | None:

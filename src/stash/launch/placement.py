@@ -6,6 +6,8 @@ Knows the words of torchrun (PET_*), of Slurm's srun, and of Kubernetes' trainin
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -15,6 +17,8 @@ from stash.errors import UsageError
 LOOPBACK = "127.0.0.1"
 #: For srun, which names none: below the ports that systems give out by themselves.
 SLURM_PORTS = range(20000, 30000)
+#: A controller that is busy answers within seconds.
+SCONTROL_SECONDS = 10.0
 
 
 class Asked(Protocol):
@@ -120,10 +124,29 @@ def _slurm(environment: Mapping[str, str]) -> Placement | None:
         )
     if nodes == 1:
         return None
-    first = first_host(environment["SLURM_STEP_NODELIST"])
+    first = _slurm_address(first_host(environment["SLURM_STEP_NODELIST"]), environment)
     job = int(environment.get("SLURM_JOB_ID", "0")) + int(environment.get("SLURM_STEP_ID", "0"))
     port = SLURM_PORTS[job % len(SLURM_PORTS)]
     return _checked(nodes, int(environment["SLURM_NODEID"]), first, port)
+
+
+def _slurm_address(name: str, environment: Mapping[str, str]) -> str:
+    """By which Slurm itself reaches a node, whose name need not be known to any resolver."""
+    scontrol = shutil.which("scontrol", path=environment.get("PATH", ""))
+    if scontrol is None:
+        return name
+    try:
+        told = subprocess.run(
+            [scontrol, "show", "node", name],
+            env=dict(environment),
+            capture_output=True,
+            text=True,
+            timeout=SCONTROL_SECONDS,
+        ).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return name
+    found = re.search(r"\bNodeAddr=(\S+)", told)
+    return name if found is None else found.group(1)
 
 
 def first_host(names: str) -> str:

@@ -20,6 +20,12 @@ first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 address=$(scontrol show node "$first" | sed -n 's/.*NodeAddr=\\([^ ]*\\).*/\\1/p')
 export STASH_ENDPOINT="$address:$((20000 + SLURM_JOB_ID % 10000))"
 """
+#: Options of sbatch by which users say themselves which cores they want.
+_ABOUT_CORES = {"cpus-per-gpu", "cpus-per-task", "exclusive", "mincpus", "oversubscribe"}
+#: One task a node: it starts the node's workers itself. A node that fails is no reason for Slurm to
+#: kill the first one, which is about to keep the rounds. A step has all cores that the job has on
+#: its node unless it asks for some (--cpus-per-task), but Slurm would bind its task to one of them.
+_SRUN = "srun --kill-on-bad-exit=0 --cpu-bind=none"
 _WRITTEN = re.compile(r"^(?:\d+: )?Profile written to (.+)$", re.MULTILINE)
 
 
@@ -32,6 +38,7 @@ class SlurmOptions:
     account: str | None = None
     time: str | None = None
     gpus_per_node: int | None = None
+    cpus_per_node: int | None = None  # without it, and without such a directive: the whole node
     directives: tuple[str, ...] = ()  # further options of sbatch, such as qos=high
     setup: tuple[str, ...] = ()  # lines of shell before the command, such as module load
     python: str
@@ -44,13 +51,13 @@ def script(job: Job, options: SlurmOptions) -> str:
         [options.python, "-m", "stash"], '"$STASH_ENDPOINT"', '"$SLURM_NODEID"', ["--out", out]
     )
     lines = ["#!/bin/bash", *(f"#SBATCH {one}" for one in _directives(job, options))]
-    lines += ["set -eu", *options.setup]
+    # Not -u yet: what activates modules and environments often reads variables that are not set.
+    lines += ["set -e", *options.setup, "set -u"]
     text = "\n".join(lines) + "\n"
     if job.nodes > 1:
         text += _ENDPOINT
-    # One task a node: it starts the node's workers itself. `exec`, so that signals reach it. A node
-    # that fails is no reason for Slurm to kill the first one, which is about to keep the rounds.
-    text += f"srun --kill-on-bad-exit=0 bash -c {shlex.quote('exec ' + command)}\n"
+    # `exec`, so that signals reach it.
+    text += f"{_SRUN} bash -c {shlex.quote('exec ' + command)}\n"
     return text
 
 
@@ -69,11 +76,14 @@ def _directives(job: Job, options: SlurmOptions) -> list[str]:
         "account": options.account,
         "time": options.time,
         "gpus-per-node": options.gpus_per_node,
+        "cpus-per-task": options.cpus_per_node,
         "output": f"{out}/slurm-%j.log",
     }
     lines = [f"--{name}={_word(str(value))}" for name, value in given.items() if value is not None]
-    for one in options.directives:
-        name, equals, value = one.lstrip("-").partition("=")
+    own = [one.lstrip("-").partition("=") for one in options.directives]
+    if options.cpus_per_node is None and not _ABOUT_CORES & {name for name, _, _ in own}:
+        lines.append("--exclusive")  # one core is what Slurm gives to a task that asks for none
+    for name, equals, value in own:
         lines.append(f"--{_word(name)}" + (f"={_word(value)}" if equals else ""))
     return lines
 

@@ -121,7 +121,7 @@ def _all_reduce(one: AllReduce, backend: str) -> Iterable[RenderableType]:
         )
     yield table
     if one.line is None:
-        yield Text("No line: times do not grow with the size by more than noise.")
+        yield Text("No line: the check below tells why.")
     else:
         off = f"off by {one.line.worst_misfit_percent:.0f} % at most"
         yield Text(f"line: {summary(one.line)}; {off}")

@@ -157,7 +157,8 @@ def _line(sizes: Sequence[int], samples: Sequence[Sequence[float]], workers: int
     solve = np.linalg.pinv(design / typical[:, None])
     latencies, slopes = solve @ (times / typical[:, None])
     latency, slope = statistics.estimate([list(latencies)]), statistics.estimate([list(slopes)])
-    if slope.value * sizes[-1] <= ROUNDING * typical[-1]:
+    # Half of all slopes in noise are above zero: only an interval above it is growth.
+    if slope.low is None or slope.low * sizes[-1] <= ROUNDING * typical[-1]:
         return None
     fitted = design @ np.array([latency.value, slope.value])
     return Line(
@@ -204,12 +205,8 @@ def _cold(blocks: Sequence[LinkBlock]) -> Iterable[Check]:
 def _fits(exchange: AllReduce) -> Check:
     name = f"line ({exchange.where})"
     if exchange.line is None:
-        return Check(
-            name=name,
-            status="warn",
-            message="Times do not grow with the size by more than noise, so there is no line.",
-            next="Probe larger messages, or more rounds: --max-bytes, --rounds.",
-        )
+        message, further = _why_no_line(exchange.messages)
+        return Check(name=name, status="warn", message=message, next=further)
     off = exchange.line.worst_misfit_percent
     message = f"The line is off by {off:.0f} % of a size's time at most."
     if off <= MISFIT_PERCENT:
@@ -219,6 +216,25 @@ def _fits(exchange: AllReduce) -> Check:
         status="warn",
         message=message,
         next="Read the table of sizes: latency and bandwidth alone do not tell this link's times.",
+    )
+
+
+def _why_no_line(messages: Sequence[MessageResult]) -> tuple[str, str]:
+    """The reason, and what to do next."""
+    if len(messages) < FEWEST_SIZES:
+        return (
+            f"A line needs {FEWEST_SIZES} sizes or more, and {len(messages)} were probed.",
+            "Probe larger messages: --max-bytes 65536 or more. Those that take longer than a "
+            "second are left out.",
+        )
+    if len(messages[0].samples_seconds) < 2:
+        return (
+            "One round does not tell by how much times are noise, so there is no line.",
+            "Probe more rounds: --rounds, --max-minutes.",
+        )
+    return (
+        "Times do not grow with the size by more than noise, so there is no line.",
+        "Probe larger messages, or more rounds: --max-bytes, --rounds.",
     )
 
 

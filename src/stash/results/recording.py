@@ -38,6 +38,8 @@ class Disturbance(Model):
     device_busy_percent: Quantity | None
     device_memory_used_bytes: Count | None
     worker_cpu_seconds: Seconds | None = None  # of that worker with its loader workers
+    #: Of the same cores, of programs that are not of this run; rounding may take it below zero.
+    other_cpu_seconds: SignedSeconds | None = None
 
 
 class Block(Model):

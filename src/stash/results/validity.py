@@ -11,6 +11,8 @@ from stash.results.recording import Block, Check, MachineFacts, Round
 from stash.results.steps import STEP_BY_NAME, Who, missing_for_epochs, whole_iteration
 
 STEAL_FRACTION = 0.02
+#: Of the processors: a machine that only keeps itself running uses less.
+OTHERS_FRACTION = 0.1
 #: An emulation whose real work needs more than half of the machine distorts what it emulates.
 EMULATION_CPU_FRACTION = 0.5
 COLD_PROVEN = (0.9, 1.5)  # bytes read from storage over bytes that had to be read
@@ -24,7 +26,7 @@ STEADY_FRACTION, STEADY_ROUNDS = 0.05, 10
 def checks_of(rounds: Sequence[Round], machine: MachineFacts) -> list[Check]:
     """All checks over the blocks of a run."""
     blocks = [block for one in rounds for block in one.blocks]
-    checks = [_steal(blocks, machine)]
+    checks = [_steal(blocks, machine), *_other_programs(blocks, machine)]
     if machine.device.startswith("emulated"):
         checks.append(_emulation_headroom(blocks, machine))
     checks += _page_cache(blocks)
@@ -49,6 +51,36 @@ def _steal(blocks: Sequence[Block], machine: MachineFacts) -> Check:
         message=f"Other tenants took {fraction:.1%} of the processors while measuring.",
         next="Intervals already include this; for tighter ones measure on a quieter machine.",
     )
+
+
+def _other_programs(blocks: Sequence[Block], machine: MachineFacts) -> list[Check]:
+    """Whether something that is not of this run worked on its cores, such as another profile."""
+    seen = [block for block in blocks if block.disturbance.other_cpu_seconds is not None]
+    if not seen or _nodes_share_cores(machine):
+        return []
+    fraction = _cpu_fraction(seen, machine, "other_cpu_seconds")
+    # Counters are read one after the other, and round: nothing can come out a little below zero.
+    message = (
+        f"Programs that are not of this run used {max(0.0, fraction):.0%} of the processors while "
+        "measuring."
+    )
+    if fraction < OTHERS_FRACTION:
+        return [Check(name="other programs", status="pass", message=message)]
+    return [
+        Check(
+            name="other programs",
+            status="warn",
+            message=message + " They slow workers and loaders, which reads as a stall.",
+            next="End them, or measure when they have ended: `top` names them. Two profiles at "
+            "once on a machine disturb each other, whatever their ports are.",
+        )
+    ]
+
+
+def _nodes_share_cores(machine: MachineFacts) -> bool:
+    """Hosts of the lab: workers of other nodes are no others' programs, but look like it."""
+    names = [host.partition(" ")[0] for host in machine.hosts]
+    return names[:1] != [] and names[0] in names[1:]
 
 
 def _emulation_headroom(blocks: Sequence[Block], machine: MachineFacts) -> Check:
