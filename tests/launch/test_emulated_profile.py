@@ -148,6 +148,7 @@ while not select.select([sys.stdin], [], [], 0)[0]:
 """
 
 
+@pytest.mark.proof
 def test_a_program_beside_a_run_is_told(tmp_path: Path) -> None:
     with contextlib.ExitStack() as ended:
         for _ in range(math.ceil(usable_cores() / 2)):
