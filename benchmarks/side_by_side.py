@@ -1,8 +1,8 @@
 """Time to the same answer: Stash against one launch per step, on workloads with known stalls.
 
 Both methods measure the same workload in turn, in random order, again and again; one line of JSON
-is kept of every repeat. Stash is the command as users run it, with so many rounds that it takes a
-fifth of the other method's time; how many was decided before (ROUNDS), not after seeing errors.
+is kept of every repeat. Stash is the command as users run it, with a number of rounds that is
+decided before (ROUNDS), not after seeing errors; what part of the other's time it takes is told.
 
     python benchmarks/side_by_side.py [--repeats 20] [--only cpu] [--bursts] [--rounds N]
     python benchmarks/side_by_side.py --repeats 2 --append F       a slice of a long run

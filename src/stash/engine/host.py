@@ -156,8 +156,8 @@ class _Worker:
     def _hang(self, silent_seconds: float, doing: str) -> NoReturn:
         """From a thread beside the script, which may be deep in a library and not come back."""
         stack = sys._current_frames().get(threading.main_thread().ident or 0)
-        print("stash: This worker is here, innermost last:", file=sys.stderr)
-        traceback.print_stack(stack, file=sys.stderr)
+        frames = "".join(traceback.format_stack(stack))
+        say(f"stash: This worker is here, innermost last:\n{frames}")
         self._fail(
             f"it has not moved on in `{doing}` for {silent_seconds:.0f} s (--timeout). It hangs, "
             "or waits for a worker that hangs or whose link is cut: look at what every worker "
