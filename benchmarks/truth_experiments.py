@@ -60,6 +60,7 @@ def world_with(
     prep: float = 0.0,
     fetch: float = 0.0,
     iteration_seconds: float = 0.2,
+    reads_loss: bool = False,
 ) -> World:
     """A world whose stalls are such parts of an iteration.
 
@@ -71,6 +72,7 @@ def world_with(
         iteration_seconds=iteration_seconds,
         tail=not communication,
         neighbour_seconds=contention * iteration_seconds,
+        reads_loss=reads_loss,
     )
     exchange = plain.tail_seconds + communication * iteration_seconds if communication else 0.0
     return replace(

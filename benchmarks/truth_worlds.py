@@ -16,13 +16,14 @@ from typing import Any
 import torch
 from recurrence import exchange_stall, messages
 from torch import nn
+from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.data import Dataset
 
 import stash
 from stash.hardware.device_names import parse
 from stash.lab import delays, resources
 from stash.lab.network import Link
-from stash.workloads import train, zoo
+from stash.workloads import emulated, train, zoo
 from stash.workloads.emulated import Accelerator
 
 VARIABLE = "STASH_TRUTH_WORLD"
@@ -39,9 +40,13 @@ class World:
     exchange_seconds: float = 0.0  # every message between workers takes so much longer
     neighbour_seconds: float = 0.0  # an iteration beside another worker's
     slow_worker_seconds: float = 0.0  # every iteration of the last worker
+    uneven_seconds: float = 0.0  # an iteration in the mean; all workers alike, drawn anew each time
+    seed: int = 0  # of what is drawn
     prepare_seconds: float = 0.0  # a batch, beside reading it
     read_seconds: float = 0.0  # a batch, at the rate of the disk
     loader_workers: int = 0
+    #: Whether the host waits for its device after every step, as a script does that reads its loss.
+    reads_loss: bool = False
     samples_per_batch: int = 2
     batches: int = 16  # of one epoch and worker; more than a window of the engine's takes
     #: Whether the backward pass ends with a layer without gradients. What an exchange really takes,
@@ -92,11 +97,13 @@ class World:
     @property
     def queued_seconds(self) -> float:
         """What the device still has to do when the host goes on to the next batch."""
+        if self.reads_loss:
+            return 0.0
         return self.accelerator.optimizer_seconds + self.neighbour_seconds
 
     def truth(self) -> dict[str, float]:
         """Seconds per iteration of every stall, in closed form."""
-        solo = self.iteration_seconds
+        solo = self.iteration_seconds + self.uneven_seconds
         unsynced = solo + self.neighbour_seconds + self.slow_worker_seconds
         node = unsynced + self._exchange(self.link_bytes_per_second)
         warm = self._fed(node, self.prepare_seconds)
@@ -177,8 +184,18 @@ def _install(world: World) -> None:
         delays.slow_neighbours(world.neighbour_seconds, Path(world.marks))
     if world.slow_worker_seconds:
         delays.slow_forward(world.slow_worker_seconds, only_rank=WORKERS - 1)
+    if world.uneven_seconds:
+        delays.uneven_iterations(world.uneven_seconds, world.seed)
+    if world.reads_loss:
+        register_optimizer_step_post_hook(_wait_for_device)
     if world.read_seconds:
         resources.enter_own_group()
+
+
+def _wait_for_device(*step: Any) -> None:
+    accelerator = emulated.current()
+    assert accelerator is not None
+    accelerator.clock.synchronize()
 
 
 def _workload(world: World) -> stash.Workload:

@@ -82,14 +82,19 @@ def test_overhead_is_a_ratio_within_rounds(tmp_path: Path, capsys: Any) -> None:
     assert not told["passed"]
 
 
-def test_few_slices_are_pooled_and_many_are_the_unit(tmp_path: Path, capsys: Any) -> None:
+def test_launches_are_the_unit_however_many_rounds_they_have(tmp_path: Path, capsys: Any) -> None:
     ratios = [1.00, 1.01, 1.02, 1.03, 1.04]
-    (few,) = told_by([a_slice(r) for r in ratios[:4]], tmp_path, capsys)
-    (many,) = told_by([a_slice(r) for r in ratios], tmp_path, capsys)
-    assert (few["slices"], few["pairs"]) == (4, 24)
-    assert (many["slices"], many["ratio"]) == (5, 1.02)
-    # Pooled, rounds of a slice are taken as if they knew nothing of each other.
-    assert many["high"] - many["low"] > few["high"] - few["low"]
+    (told,) = told_by([a_slice(r) for r in ratios], tmp_path, capsys)
+    assert (told["launches"], told["pairs"], told["ratio"]) == (5, 30, 1.02)
+    # Five launches with a standard deviation of 0.0158: 2.776 * 0.0158 / sqrt(5).
+    assert (told["high"] - told["low"]) / 2 == pytest.approx(0.0196, abs=2e-4)
+
+
+def test_an_interval_too_wide_to_tell_shows_nothing(tmp_path: Path, capsys: Any) -> None:
+    (narrow,) = told_by([a_slice(r) for r in (1.000, 1.001, 1.002)], tmp_path, capsys)
+    (wide,) = told_by([a_slice(r) for r in (0.95, 0.96, 0.97)], tmp_path, capsys)
+    assert narrow["passed"] and narrow["processor_passed"]
+    assert wide["high"] < wide["bound"] and not wide["passed"]
 
 
 def test_a_peer_is_told_beside_the_engine(tmp_path: Path, capsys: Any) -> None:

@@ -334,6 +334,20 @@ def test_loader_blocks_are_as_long_as_a_queue_is_deep(
         assert worker.windows == [trial, Window(lead, timed, prefetched)]
 
 
+@pytest.mark.parametrize(
+    ("prefetched", "seconds", "trials"), [(0, 0.06, 0), (0, 0.03, 2), (2, 0.06, 2)]
+)
+def test_where_nothing_is_queued_and_an_iteration_fills_a_block_there_is_nothing_to_try(
+    prefetched: int, seconds: float, trials: int
+) -> None:
+    world = World(steady(node=seconds, warm=2 * seconds), prefetched=prefetched)
+    calibration = world.run(plan_of("node", "warm", max_rounds=1)).facts.calibration
+    for worker in world.workers:
+        assert worker.log.count("open") == trials + 1  # and the block itself
+    if not trials:
+        assert calibration.lead_in_iterations["warm"] == calibration.block_iterations["warm"] == 1
+
+
 def test_the_slowest_worker_of_the_better_trial_decides_on_the_length() -> None:
     """One trial is disturbed, and the second worker is the slower one."""
     opened = {0: 0, 1: 0}

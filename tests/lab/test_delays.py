@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pickle
 import time
@@ -103,6 +104,25 @@ def test_whatever_ddp_wraps_is_slow_on_the_worker_that_is_named(
     finally:
         installed.remove()
     assert installed.delay.account.total.waits == waits  # once, not once a layer
+
+
+def test_uneven_iterations_are_drawn_alike_by_all_workers(one_worker: None) -> None:
+    model = DistributedDataParallel(nn.Linear(2, 2))
+
+    def drawn(seed: int) -> list[float]:
+        installed = delays.uneven_iterations(SECONDS, seed)
+        times = [0.0]
+        try:
+            for _ in range(8):
+                model(torch.zeros(1, 2))
+                times.append(installed.delay.account.total.asked_seconds)
+        finally:
+            installed.remove()
+        return [after - before for before, after in itertools.pairwise(times)]
+
+    first, again, other = drawn(1), drawn(1), drawn(2)
+    assert first == again != other
+    assert len(set(first)) == 8 and 0.0 < min(first) < SECONDS < max(first) < 2 * SECONDS
 
 
 def test_a_neighbour_counts_only_while_it_computes(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +154,22 @@ def test_a_batch_that_a_worker_makes_itself_hides_under_what_its_device_has_queu
     assert world.truth()["prep"] == 0
     longer = World(iteration_seconds=1.0, neighbour_seconds=0.5, prepare_seconds=0.8)
     assert longer.truth()["prep"] == pytest.approx(0.8 - queued)
+
+
+def test_a_script_that_reads_its_loss_leaves_nothing_queued_under_which_a_batch_could_hide() -> (
+    None
+):
+    world = World(neighbour_seconds=0.02, prepare_seconds=0.03, reads_loss=True)
+    assert world.truth()["prep"] == pytest.approx(0.03)
+    queued = replace(world, reads_loss=False)
+    assert queued.truth()["prep"] == pytest.approx(0.03 - queued.queued_seconds)
+
+
+def test_uneven_iterations_take_from_a_fetch_that_paces_them_and_from_nothing_else() -> None:
+    world = World(read_seconds=0.3, neighbour_seconds=0.01, loader_workers=1)
+    even, uneven = world.truth(), replace(world, uneven_seconds=0.02).truth()
+    assert uneven.pop("fetch") == pytest.approx(even.pop("fetch") - 0.02)
+    assert uneven == pytest.approx(even)
 
 
 def test_a_batch_takes_a_whole_number_of_the_disks_ticks() -> None:

@@ -224,7 +224,15 @@ class Measurement:
             self._lengths.replay = self._filling(inside)
         if not self._has_real_feed:
             return
+        window = yield from self._loader_window()
+        self._lengths.loader = self._fitted(window)
+        self._pipeline.use_window(self._lengths.loader)
+
+    def _loader_window(self) -> Told[Window]:
+        """What a loader block takes, from how a queue fills; without one, an iteration is even."""
         unit = self._pipeline.unit
+        if self._gang.follow(not self._pipeline.prefetched and self._lengths.replay == 1):
+            return Window(unit, unit, 0)
         trial = self._trial_window()
         bursts = yield from self._trial_bursts(trial)
         even = _even_after(bursts, most=max(1, trial.lead // unit))
@@ -236,8 +244,7 @@ class Measurement:
         full = _bursts_to_fill(bursts, depth)
         lead = unit * self._gang.follow(max(even, min(full, longest)))
         timed = unit * self._gang.follow(max(1, least, min(max(even, depth, full // 2), longest)))
-        self._lengths.loader = self._fitted(Window(lead, timed, self._pipeline.prefetched))
-        self._pipeline.use_window(self._lengths.loader)
+        return Window(lead, timed, self._pipeline.prefetched)
 
     def _filling(self, seconds_per_iteration: float) -> int:
         """As many iterations as a block must have at least."""

@@ -6,8 +6,10 @@ it really took. They are meant to be installed by a workload's factory, inside e
 
 from __future__ import annotations
 
+import itertools
 import os
 import queue
+import random
 import threading
 import time
 from collections import deque
@@ -47,14 +49,15 @@ class Delay:
         self.seconds = seconds
         self.account = Account(name)
 
-    def __call__(self, began: float | None = None) -> None:
-        """Wait once, from now or from an earlier moment on."""
-        if self.seconds <= 0:
+    def __call__(self, began: float | None = None, seconds: float | None = None) -> None:
+        """Wait once, from now or from an earlier moment on, as long as always or this once."""
+        seconds = self.seconds if seconds is None else seconds
+        if seconds <= 0:
             return
         began = time.perf_counter() if began is None else began
-        deadline = began + self.seconds
+        deadline = began + seconds
         _sleep_until_shortly_before(deadline)
-        self.account.add(1, self.seconds, 0.0)  # here it costs nothing, after the wait it would
+        self.account.add(1, seconds, 0.0)  # here it costs nothing, after the wait it would
         _watch_until(deadline)
         self.account.add(0, 0.0, time.perf_counter() - began)
 
@@ -135,6 +138,23 @@ def slow_forward(
     return Installed(delay, hook(before).remove)
 
 
+def uneven_iterations(mean_seconds: float, seed: int) -> Installed:
+    """Iterations take longer by times drawn evenly from 0 to twice the mean.
+
+    All workers draw the same time for the same iteration, so that nobody waits for anybody; every
+    worker must run every iteration, as on the engine.
+    """
+    numbers = itertools.count()
+    delay = Delay("uneven", mean_seconds)
+
+    def before(module: nn.Module, inputs: Any) -> None:
+        if isinstance(module, DistributedDataParallel):
+            drawn = random.Random(f"{seed} {next(numbers)}").uniform(0.0, 2 * mean_seconds)
+            _keep_device_busy(delay, drawn)
+
+    return Installed(delay, register_module_forward_pre_hook(before).remove)
+
+
 def slow_neighbours(seconds: float, marks: Path) -> Installed:
     """An iteration takes so much longer if another worker of this machine computes during it.
 
@@ -150,7 +170,7 @@ def slow_neighbours(seconds: float, marks: Path) -> Installed:
 
     def before_step(optimizer: Any, args: Any, kwargs: Any) -> None:
         if neighbours.any_since_begin():
-            _keep_device_busy(delay)
+            _keep_device_busy(delay, delay.seconds)
         neighbours.end()
 
     undo = ExitStack()
@@ -245,15 +265,15 @@ def _wait_for_device() -> None:
         torch.cuda.synchronize()
 
 
-def _keep_device_busy(delay: Delay) -> None:
+def _keep_device_busy(delay: Delay, seconds: float) -> None:
     """An emulated device computes for longer; for any other the host waits once it is idle."""
     accelerator = emulated.current()
     if accelerator is None:
         _wait_for_device()
-        delay()
+        delay(seconds=seconds)
     else:
-        accelerator.clock.enqueue(delay.seconds)
-        delay.account.add(1, delay.seconds, delay.seconds)
+        accelerator.clock.enqueue(seconds)
+        delay.account.add(1, seconds, seconds)
 
 
 def _rank() -> int:

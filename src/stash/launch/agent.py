@@ -3,12 +3,16 @@
 torchrun's own rendezvous opens a store that listens on all interfaces; ours listens on the one
 address that was given (`open_store`), and the launching process keeps it.
 
-    python -m stash.launch.agent --rdzv-backend stash --rdzv-endpoint HOST:PORT ...
+    python -m stash.launch.agent DESCRIPTOR       of a pipe that tells what to run (launch/early.py)
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
 import socket
+import sys
 from datetime import timedelta
 from typing import Any
 
@@ -38,7 +42,29 @@ def open_store(host: str, timeout_seconds: float) -> tuple[Any, int]:
 
 
 def main() -> None:
-    """torchrun, once it knows our rendezvous."""
+    """Import what takes long, wait to be told what to run, and run it."""
+    with contextlib.suppress(Exception):  # is told once there is a log to tell it in
+        import torch.distributed.run  # noqa: F401
+    with os.fdopen(int(sys.argv[1]), encoding="utf-8") as pipe:
+        told = pipe.read()
+    if told:
+        _become(**json.loads(told))
+        _torchrun()
+
+
+def _become(arguments: list[str], environment: dict[str, str], log: str) -> None:
+    """The process that would have been started with all this."""
+    descriptor = os.open(log, os.O_WRONLY | os.O_APPEND)
+    for own in (1, 2):
+        os.dup2(descriptor, own)
+    os.close(descriptor)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv[1:] = arguments
+
+
+def _torchrun() -> None:
+    """It must know our rendezvous first."""
     import torch.distributed as dist
     from torch.distributed.elastic.rendezvous import (
         RendezvousParameters,

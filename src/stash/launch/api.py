@@ -18,8 +18,10 @@ from stash.engine.plan import Plan
 from stash.engine.protect import protected
 from stash.errors import StashError, UsageError
 from stash.launch import placement, resume
+from stash.launch.early import starting_agent
 from stash.launch.links import beside_a_profile
 from stash.launch.nodes import Followed, Lead, follow, introduce, leading
+from stash.launch.placement import Placement
 from stash.launch.request import Prepared, Request, prepare
 from stash.launch.script import is_script
 from stash.launch.supervise import (
@@ -85,19 +87,24 @@ def measure(request: Request, listen: Listener = lambda events: None) -> Measure
             "Here `stash profile`, or stash.launch.api.take_part, runs the workers."
         )
     store.ensure_writable(request.out)
-    prepared = prepare(request, place.nodes)
-    earlier = None if request.resume is None else resume.load(request.resume, request.out)
-    if place.nodes > 1:
-        listen([Phase(launch=0, name="waiting for the other nodes")])
-    with leading(place, introduce(prepared, place), request.timeout_seconds) as lead:
-        measured = _measure(prepared, lead, earlier, listen)
-        lead.end(measured.exit_code, _told_elsewhere(measured))
+    with starting_agent():
+        prepared = prepare(request, place.nodes)
+        earlier = None if request.resume is None else resume.load(request.resume, request.out)
+        if place.nodes > 1:
+            listen([Phase(launch=0, name="waiting for the other nodes")])
+        with leading(place, introduce(prepared, place), request.timeout_seconds) as lead:
+            measured = _measure(prepared, lead, earlier, listen)
+            lead.end(measured.exit_code, _told_elsewhere(measured))
     return measured
 
 
 def take_part(request: Request) -> Followed:
     """The part of another node than the first: run workers there until node 0 has finished."""
-    place = placement.place(request, os.environ)
+    with starting_agent():
+        return _take_part(request, placement.place(request, os.environ))
+
+
+def _take_part(request: Request, place: Placement) -> Followed:
     prepared = prepare(request, place.nodes)
     run_folder = Path(tempfile.mkdtemp(prefix="stash-run-"))
 

@@ -11,7 +11,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -20,10 +19,11 @@ from types import FrameType
 
 import psutil
 
-from stash.engine.host import WHERE_SIGNAL, die_with_parent
+from stash.engine.host import WHERE_SIGNAL
 from stash.engine.intermission import Doorkeeper
 from stash.engine.plan import RECORDING, Plan
-from stash.launch import agent as agent_module
+from stash.launch.agent import BACKEND
+from stash.launch.early import run_agent
 from stash.results.recording import AnyEvent, RecordingReader
 
 POLL_SECONDS = 0.25
@@ -172,25 +172,15 @@ def _start(
     point: Point,
     timeout_seconds: float,
 ) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "stash.launch.agent", "--rdzv-backend", agent_module.BACKEND]
-    command += ["--rdzv-endpoint", f"{point.host}:{point.port}"]
-    command += ["--rdzv-conf", f"rank={point.node},timeout={math.ceil(timeout_seconds)}"]
-    command += ["--nnodes", str(point.nodes), "--nproc-per-node", str(workers)]
-    command += ["--log-dir", str(run_folder / "logs"), "--redirects", "3"]
-    command += ["-m", "stash.engine.host", "--plan", str(plan_path), *script]
+    arguments = ["--rdzv-backend", BACKEND, "--rdzv-endpoint", f"{point.host}:{point.port}"]
+    arguments += ["--rdzv-conf", f"rank={point.node},timeout={math.ceil(timeout_seconds)}"]
+    arguments += ["--nnodes", str(point.nodes), "--nproc-per-node", str(workers)]
+    arguments += ["--log-dir", str(run_folder / "logs"), "--redirects", "3"]
+    arguments += ["-m", "stash.engine.host", "--plan", str(plan_path), *script]
     environment = {**_without_launcher(os.environ), **_towards(point)}
     if threads is not None:
         environment["OMP_NUM_THREADS"] = str(threads)
-    with (run_folder / "agent.log").open("wb") as log:
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL if os.isatty(0) else None,  # ours is another session
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            env=environment,
-            start_new_session=True,  # Ctrl-C comes to us first; we end the gang in order
-            preexec_fn=die_with_parent,
-        )
+    return run_agent(arguments, environment, run_folder / "agent.log")
 
 
 def _without_launcher(environment: Mapping[str, str]) -> dict[str, str]:
