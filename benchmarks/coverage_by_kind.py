@@ -101,15 +101,9 @@ def _holds(estimate: Estimate, truth: float) -> bool:
 
 
 def _experiment(name: str) -> Experiment:
-    """A fifth of an iteration of every kind; only the steps whose differences they are.
-
-    The script reads its loss: what a host itself does in an iteration, half a millisecond, would
-    otherwise hide under what contention queues, but not where a batch comes late.
-    """
+    """A fifth of an iteration of every kind; only the steps whose differences they are."""
     kinds = WORLDS[name]
-    world = world_with(
-        **dict.fromkeys(kinds, AMOUNT), iteration_seconds=ITERATION_SECONDS[name], reads_loss=True
-    )
+    world = world_with(**dict.fromkeys(kinds, AMOUNT), iteration_seconds=ITERATION_SECONDS[name])
     wanted = {step for kind in kinds for _, step in STALL_BY_NAME[kind].terms}
     return Experiment(
         name=name,

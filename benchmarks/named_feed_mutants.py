@@ -36,10 +36,21 @@ FEEDS = (
     Patch(
         "loaders pause before they are timed",
         "engine/measure.py",
-        "return not step.feed.is_real and step.who is not Who.FIRST",
-        "return step.who is not Who.FIRST",
+        "        led = self._bench.moment()\n",
+        "        led = self._bench.moment()\n"
+        "        if step.feed.is_real:\n            self._gang.barrier()\n",
         "a pause fills the queue",
         (LOADING,),
+    ),
+    Patch(
+        "workers wait for each other between lead-in and timed part",
+        "engine/measure.py",
+        "        led = self._bench.moment()\n",
+        "        led = self._bench.moment()\n"
+        "        if not step.feed.is_real and step.who is not Who.FIRST:\n"
+        "            self._gang.barrier()\n",
+        "they leave a barrier one after the other, and the first waits for the last",
+        (MEASURE,),
     ),
     Patch(
         "the tail is not drained",

@@ -2,7 +2,8 @@
 
 That is how DS-Analyzer and the paper's tool measure: every step is a training run of its own, its
 first iterations are left out, the next 50 are averaged, and stalls are differences of averages.
-Workers are the same as Stash's: same model, same DDP, same delays, no engine.
+What it would have said after fewer of them is kept as well. Workers are the same as Stash's: same
+model, same DDP, same delays, no engine.
 """
 
 from __future__ import annotations
@@ -27,32 +28,34 @@ if TYPE_CHECKING:
 
 STEPS = ("solo", "node", "cold", "warm")  # in the paper's order
 WARM_UP_ITERATIONS = 5
-ITERATIONS = 50
+#: The last is what it takes by default.
+ITERATIONS = (10, 25, 50)
 WORKERS = 2
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the protocol found and what it took."""
+    """What the protocol found after so many iterations, and what those took."""
 
     stalls: dict[str, float]
-    seconds: float  # of machine time, from the first launch to the end of the last
-    seconds_of_iterations: float  # without starting anything
+    seconds: float  # without starting anything
 
 
-def measure(case: Known) -> Answer:
-    """All steps, one launch each."""
+def measure(case: Known) -> tuple[dict[int, Answer], float]:
+    """All steps, one launch each; and the seconds of machine time that all of that took."""
     began = time.perf_counter()
     runs = {step: _launch(step, case) for step in STEPS}
-    seconds = time.perf_counter() - began
-    times = {step: run["seconds_per_iteration"] for step, run in runs.items()}
+    return {count: _answer(runs, count) for count in ITERATIONS}, time.perf_counter() - began
+
+
+def _answer(runs: dict[str, dict[str, float]], count: int) -> Answer:
+    times = {step: run[f"timed {count}"] / count for step, run in runs.items()}
     return Answer(
         stalls={
             stall.name: sum(sign * times[step] for sign, step in stall.terms)
             for stall in stalls_of(frozenset(times))
         },
-        seconds=seconds,
-        seconds_of_iterations=sum(run["seconds"] for run in runs.values()),
+        seconds=sum(run["warm-up"] + run[f"timed {count}"] for run in runs.values()),
     )
 
 
@@ -104,8 +107,10 @@ def _worker(options: argparse.Namespace) -> None:
         synchronize()
         return time.perf_counter() - start
 
-    warm_up, timed = run(WARM_UP_ITERATIONS), run(ITERATIONS)
-    found = {"seconds_per_iteration": timed / ITERATIONS, "seconds": warm_up + timed}
+    found = {"warm-up": run(WARM_UP_ITERATIONS)}
+    more = [run(count - before) for before, count in itertools.pairwise((0, *ITERATIONS))]
+    timed = zip(ITERATIONS, itertools.accumulate(more), strict=True)
+    found |= {f"timed {count}": seconds for count, seconds in timed}
     (options.folder / f"{dist.get_rank()}.json").write_text(json.dumps(found))
     dist.barrier()
     os._exit(0)  # the lab's threads wait for ever

@@ -68,12 +68,17 @@ def _repeat(case: Known, bursts: bool, rounds: int) -> dict[str, Any]:
 
 
 def _reference(case: Known) -> dict[str, Any]:
-    answer = reference_protocol.measure(case)
+    answers, seconds = reference_protocol.measure(case)
+    *earlier, last = answers.items()
     return {
-        "seconds": answer.seconds,
-        "seconds_without_start": answer.seconds_of_iterations,
-        "stalls": answer.stalls,
+        "seconds": seconds,
+        **_told(last[1]),
+        "earlier": {str(count): _told(answer) for count, answer in earlier},
     }
+
+
+def _told(answer: reference_protocol.Answer) -> dict[str, Any]:
+    return {"seconds_without_start": answer.seconds, "stalls": answer.stalls}
 
 
 def _stash(case: Known, rounds: int) -> dict[str, Any]:

@@ -26,7 +26,13 @@ def summary(lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "bursts": lines[0]["bursts"],
         "repeats": len(lines),
         "truth_ms": {name: _ms(value) for name, value in truth.items()},
-        "reference": _method(reference, truth),
+        "reference": {
+            **_method(reference, truth),
+            "earlier": {
+                count: _errors([one["earlier"][count] for one in reference], truth)
+                for count in reference[0]["earlier"]
+            },
+        },
         "stash": {
             **_method(stash, truth),
             "rounds": _mean([one["rounds"] for one in stash]),
@@ -68,9 +74,13 @@ def _ratio(pairs: Sequence[tuple[float, float]]) -> float:
 
 
 def _method(answers: Sequence[dict[str, Any]], truth: dict[str, float]) -> dict[str, Any]:
+    seconds = round(_mean([answer["seconds"] for answer in answers]), 2)
+    return {"seconds": seconds, **_errors(answers, truth)}
+
+
+def _errors(answers: Sequence[dict[str, Any]], truth: dict[str, float]) -> dict[str, Any]:
     values = {name: [answer["stalls"][name] for answer in answers] for name in truth}
     return {
-        "seconds": round(_mean([answer["seconds"] for answer in answers]), 2),
         "seconds_without_start": round(
             _mean([answer["seconds_without_start"] for answer in answers]), 2
         ),

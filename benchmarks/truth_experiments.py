@@ -60,25 +60,24 @@ def world_with(
     prep: float = 0.0,
     fetch: float = 0.0,
     iteration_seconds: float = 0.2,
-    reads_loss: bool = False,
 ) -> World:
     """A world whose stalls are such parts of an iteration.
 
-    Batches are prepared by the worker itself, so `prep` is what goes beyond the work that its
-    device has queued. What is fetched is read ahead by a loader worker, which never lets the disk
-    idle: `fetch` is what goes beyond compute.
+    Where batches take time, the worker makes them itself once it has read its loss: nothing is
+    queued then under which they could hide. What is fetched is read ahead by a loader worker, which
+    never lets the disk idle: `fetch` is what goes beyond compute.
     """
     plain = World(
         iteration_seconds=iteration_seconds,
         tail=not communication,
         neighbour_seconds=contention * iteration_seconds,
-        reads_loss=reads_loss,
+        reads_loss=prep > 0,
     )
     exchange = plain.tail_seconds + communication * iteration_seconds if communication else 0.0
     return replace(
         plain,
         exchange_seconds=exchange,
-        prepare_seconds=plain.queued_seconds + prep * iteration_seconds if prep else 0.0,
+        prepare_seconds=prep * iteration_seconds,
         read_seconds=iteration_seconds * (1 + communication + contention + fetch) if fetch else 0.0,
         loader_workers=1 if fetch else 0,
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -46,6 +47,8 @@ class World:
     read_seconds: float = 0.0  # a batch, at the rate of the disk
     loader_workers: int = 0
     #: Whether the host waits for its device after every step, as a script does that reads its loss.
+    #: A batch that it makes itself is then there so long after that moment, whatever its loader
+    #: does beside (0.2 ms).
     reads_loss: bool = False
     samples_per_batch: int = 2
     batches: int = 16  # of one epoch and worker; more than a window of the engine's takes
@@ -99,7 +102,8 @@ class World:
         """What the device still has to do when the host goes on to the next batch."""
         if self.reads_loss:
             return 0.0
-        return self.accelerator.optimizer_seconds + self.neighbour_seconds
+        backward = max(0.0, self.tail_seconds - self.exchange_seconds)
+        return backward + self.neighbour_seconds + self.accelerator.optimizer_seconds
 
     def truth(self) -> dict[str, float]:
         """Seconds per iteration of every stall, in closed form."""
@@ -192,10 +196,18 @@ def _install(world: World) -> None:
         resources.enter_own_group()
 
 
+_IDLE_SINCE = [0.0]
+
+
 def _wait_for_device(*step: Any) -> None:
     accelerator = emulated.current()
     assert accelerator is not None
     accelerator.clock.synchronize()
+    _IDLE_SINCE[:] = [time.perf_counter()]
+
+
+def _idle_since() -> float:
+    return _IDLE_SINCE[0]
 
 
 def _workload(world: World) -> stash.Workload:
@@ -206,7 +218,8 @@ def _workload(world: World) -> stash.Workload:
     if world.files is not None:
         data = _Files(samples, Path(world.files), world.file_bytes)
     if world.prepare_seconds:
-        data = delays.SlowBatches(data, world.prepare_seconds)
+        since = _idle_since if world.reads_loss else time.perf_counter
+        data = delays.SlowBatches(data, world.prepare_seconds, since)
     return stash.Workload(
         name="truth",
         model=partial(_Net, tail=world.tail),

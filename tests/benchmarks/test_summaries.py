@@ -22,12 +22,13 @@ def answer(seconds: float, prep: float) -> dict[str, Any]:
 
 
 def repeat(reference: float, stash: float, bursts: bool = False) -> dict[str, Any]:
-    """The truth is 10 ms; Stash takes 6 s, the other method 30 s."""
+    """The truth is 10 ms; Stash takes 6 s, the other method 30 s. It was off by more earlier on."""
+    earlier = {"10": {"seconds_without_start": 7.5, "stalls": {"prep": reference + 0.002}}}
     return {
         "case": "cpu",
         "bursts": bursts,
         "truth": {"prep": 0.010},
-        "reference": answer(30.0, reference),
+        "reference": {**answer(30.0, reference), "earlier": earlier},
         "stash": answer(6.0, stash),
     }
 
@@ -40,6 +41,8 @@ def test_errors_and_times_of_both_methods_and_of_one_over_the_other() -> None:
     assert told["reference"]["mean_error_ms"] == {"prep": -0.5}
     assert told["reference"]["spread_ms"] == {"prep": 3.5}
     assert (told["reference"]["seconds"], told["reference"]["seconds_without_start"]) == (40, 30)
+    earlier = told["reference"]["earlier"]["10"]
+    assert (earlier["mean_error_ms"], earlier["seconds_without_start"]) == ({"prep": 1.5}, 7.5)
     assert told["stash"]["rms_error_ms"]["prep"] == pytest.approx(4.5**0.5, abs=1e-3)
     assert told["stash"]["half_width_ms"] == {"prep": 2.0}
     assert told["stash"]["inside_interval"] == {"prep": 1}

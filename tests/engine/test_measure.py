@@ -43,6 +43,18 @@ def test_barriers_heartbeats_and_telemetry_stay_outside_the_timed_part() -> None
         assert one.seconds_per_iteration() == pytest.approx(TRUE)
 
 
+@pytest.mark.parametrize("step", ["unsynced", "node", "warm"])
+def test_nobody_waits_for_the_others_inside_a_block(step: str) -> None:
+    """Workers leave a barrier one after the other, and the first then waits for the last."""
+    world = World(steady(**TRUE)).run(plan_of(step, max_rounds=1))
+    calibration = world.facts.calibration
+    length = calibration.lead_in_iterations[step] + calibration.block_iterations[step]
+    for worker in world.workers:
+        before, after = worker.iterations - length, worker.iterations
+        assert {before, after} <= worker.met_after
+        assert not worker.met_after & set(range(before + 1, after))
+
+
 def test_every_worker_runs_every_iteration_number_exactly_once() -> None:
     world = World(steady(**TRUE), size=4).run(plan_of(max_rounds=5))
     counts = {worker.iterations for worker in world.workers}

@@ -65,6 +65,7 @@ class FakeWorker:
         self.mode = "node"
         self.since_switch = 0
         self.iterations = 0
+        self.met_after: set[int] = set()  # so many iterations it has waited for the others
         self.log: list[str] = []
         self.is_open = False
         self.opened_at = 0.0
@@ -207,6 +208,7 @@ class World:
 
     def meet(self, rank: int, value: Any) -> list[Any]:
         """Everybody arrives; everybody leaves at the time of the last, plus what meeting costs."""
+        self.workers[rank].met_after.add(self.workers[rank].iterations)
         self._slots[rank] = (value, self.workers[rank].now)
         self._barrier.wait()
         arrived = list(self._slots)

@@ -61,6 +61,13 @@ def test_slow_samples_wait_for_each_and_slow_batches_once() -> None:
         assert data.delay.account.total.waits == waits
 
 
+def test_a_slow_batch_may_be_counted_from_an_earlier_moment() -> None:
+    moments = iter([0.0, time.perf_counter()])
+    data = delays.SlowBatches(torch.arange(4), 0.6, since=lambda: next(moments))
+    assert _took(lambda: data.__getitems__([0, 1])) < 0.5  # long ago
+    assert _took(lambda: data.__getitems__([2, 3])) > 0.5
+
+
 def test_loader_workers_keep_accounts_that_outlive_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

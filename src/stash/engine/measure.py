@@ -415,8 +415,6 @@ class Measurement:
             lead_seconds, seconds = yield from self._timed(step, lead, timed)
         else:
             self._bench.heartbeat("held", waits_for=lead + timed)
-            if _meets_halfway(step):
-                self._gang.barrier()
         self._gang.barrier()
         disturbance = self._bench.stop_telemetry()
         if not running:
@@ -435,7 +433,8 @@ class Measurement:
     def _timed(self, step: Step, lead: int, timed: int) -> Told[tuple[float, float]]:
         """Seconds of the lead-in and of the timed iterations.
 
-        In between nobody waits for the device: a host that hands it work ahead goes on doing so.
+        In between nobody waits, neither for the device nor for each other: a host that hands work
+        ahead goes on doing so, a loader's queue stays as it is, and nobody starts late.
         """
         begin = self._bench.moment()
         if step.feed.is_real:
@@ -444,8 +443,6 @@ class Measurement:
             self._bench.heartbeat(step.name)
             yield
         led = self._bench.moment()
-        if _meets_halfway(step):
-            self._gang.barrier()
         seconds = yield from self._seconds_of(timed)
         return led.seconds_after(begin), seconds
 
@@ -584,14 +581,6 @@ def _bursts_to_fill(bursts: Sequence[float], depth: int) -> int:
     nearness = (bursts[0] - bursts[-1]) / max(bursts[-1], 1e-6)
     turnovers = math.ceil(1 / max(1 - nearness, 1 / MAX_TURNOVERS))
     return max(MIN_TURNOVERS, turnovers) * depth
-
-
-def _meets_halfway(step: Step) -> bool:
-    """Whether all wait for each other between lead-in and timed part.
-
-    Not for loaders: a pause lets their queue fill, and exchange keeps them in step.
-    """
-    return not step.feed.is_real and step.who is not Who.FIRST
 
 
 def _or_minus_one(value: float | None) -> float:

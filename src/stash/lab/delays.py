@@ -90,10 +90,16 @@ class SlowSamples(Dataset[Any]):
 
 
 class SlowBatches(Dataset[Any]):
-    """A data set whose every batch takes so much longer, whatever its size."""
+    """A data set whose every batch takes so much longer, whatever its size.
 
-    def __init__(self, data: Any, seconds: float) -> None:
+    The wait is counted from when the batch has been made, or from a moment that is told.
+    """
+
+    def __init__(
+        self, data: Any, seconds: float, since: Callable[[], float] = time.perf_counter
+    ) -> None:
         self._data = data
+        self._since = since
         self.delay = Delay("batches", seconds)
 
     def __len__(self) -> int:
@@ -105,7 +111,7 @@ class SlowBatches(Dataset[Any]):
     def __getitems__(self, indices: list[int]) -> Any:
         whole = getattr(self._data, "__getitems__", None)
         batch = [self._data[index] for index in indices] if whole is None else whole(indices)
-        self.delay()
+        self.delay(self._since())
         return batch
 
 
