@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import math
 import os
 import statistics
 import sys
@@ -34,13 +35,13 @@ from stash.launch.nodes import Lead
 from stash.launch.request import Request, prepare
 from stash.results.assemble import Recording
 from stash.results.estimates import Times
-from stash.results.statistics import Estimate
+from stash.results.statistics import Estimate, plain_mean
 from stash.results.steps import STALL_BY_NAME
 
 AMOUNT = 0.2
-#: Iterations vary by as much to either side. Without it intervals would be as narrow as what closed
-#: forms leave out, a tenth or two of a millisecond, and tell nothing of what intervals are for.
-UNEVEN = 0.05
+#: Iterations vary by this part to either side. On an ideal device intervals are as narrow as what
+#: closed forms leave out, a tenth of a millisecond, and tell nothing of what intervals are for.
+UNEVEN = 0.02
 #: What is put in together.
 WORLDS = {"delays": ("communication", "contention", "prep"), "disk": ("fetch",)}
 #: A replay block of one iteration must last 50 ms; a disk's answer 100 ms (docs/truth.md).
@@ -52,29 +53,35 @@ def main() -> None:
     found = []
     with bursts() if options.bursts else contextlib.nullcontext():
         for world in options.only or WORLDS:
-            for one in covered_in(world, options.launches, options.profiles, options.rounds):
+            experiment = _experiment(world, options.uneven)
+            for one in covered_in(experiment, options.launches, options.profiles, options.rounds):
                 found.append(one)
-                print(
-                    f"{one['kind']}: {one['covered']} of {one['profiles']} intervals hold the "
-                    f"truth of {one['truth_ms']:.3f} ms; mean estimate "
-                    f"{one['mean_estimate_ms']:.3f} ms, mean half-width "
-                    f"{one['mean_half_width_ms']:.3f} ms",
-                    file=sys.stderr if options.json else sys.stdout,
-                    flush=True,
-                )
+                out = sys.stderr if options.json else sys.stdout
+                print(_line(one), file=out, flush=True)
     if options.json:
-        print(json.dumps({"bursts": options.bursts, "kinds": found}, indent=1))
+        said = {"bursts": options.bursts, "uneven": options.uneven, "kinds": found}
+        print(json.dumps(said, indent=1))
 
 
-def covered_in(world: str, launches: int, profiles: int, rounds: int) -> list[dict[str, Any]]:
+def _line(one: dict[str, Any]) -> str:
+    return (
+        f"{one['kind']}: {one['covered']} of {one['profiles']} intervals hold the truth of "
+        f"{one['truth_ms']:.3f} ms; mean half-width {one['mean_half_width_ms']:.3f} ms; mean "
+        f"error {one['mean_error_ms']:+.3f} +- {one['error_half_width_ms']:.3f} ms"
+    )
+
+
+def covered_in(
+    experiment: Experiment, launches: int, profiles: int, rounds: int
+) -> list[dict[str, Any]]:
     """Launches, cut into profiles; how many of their intervals hold the truth, by kind."""
-    experiment = _experiment(world)
     of_launches = [_record(experiment, profiles * rounds, seed).rounds for seed in range(launches)]
     parts = [
         [Times.of(of_one[first : first + rounds]) for first in range(0, len(of_one), rounds)]
         for of_one in of_launches
     ]
-    return [_covered(kind, experiment.world.truth()[kind], rounds, parts) for kind in WORLDS[world]]
+    truth = experiment.world.truth()
+    return [_covered(kind, truth[kind], rounds, parts) for kind in WORLDS[experiment.name]]
 
 
 def _covered(
@@ -83,6 +90,7 @@ def _covered(
     stall = STALL_BY_NAME[kind]
     by_launch = [[part.stall(stall) for part in of_one] for of_one in parts]
     found = [one for of_one in by_launch for one in of_one]
+    error = plain_mean([[one.value - truth for one in of_one] for of_one in by_launch])
     return {
         "kind": kind,
         "profiles": len(found),
@@ -90,7 +98,8 @@ def _covered(
         "covered": sum(_holds(one, truth) for one in found),
         "covered_by_launch": [sum(_holds(one, truth) for one in of_one) for of_one in by_launch],
         "truth_ms": 1e3 * truth,
-        "mean_estimate_ms": 1e3 * statistics.mean(one.value for one in found),
+        "mean_error_ms": 1e3 * error.value,
+        "error_half_width_ms": 1e3 * (error.half_width or math.nan),  # of launches
         "mean_half_width_ms": 1e3 * statistics.mean(one.half_width or 0.0 for one in found),
     }
 
@@ -100,16 +109,18 @@ def _holds(estimate: Estimate, truth: float) -> bool:
     return estimate.low <= truth <= estimate.high
 
 
-def _experiment(name: str) -> Experiment:
+def _experiment(name: str, uneven: float) -> Experiment:
     """A fifth of an iteration of every kind; only the steps whose differences they are."""
     kinds = WORLDS[name]
-    world = world_with(**dict.fromkeys(kinds, AMOUNT), iteration_seconds=ITERATION_SECONDS[name])
+    world = world_with(
+        **dict.fromkeys(kinds, AMOUNT), iteration_seconds=ITERATION_SECONDS[name], uneven=uneven
+    )
     wanted = {step for kind in kinds for _, step in STALL_BY_NAME[kind].terms}
     return Experiment(
         name=name,
         group="coverage",
         about="",
-        world=replace(world, samples_per_batch=1, uneven_seconds=UNEVEN * world.iteration_seconds),
+        world=replace(world, samples_per_batch=1),
         steps=tuple(step for step in ALL_STEPS if step in wanted),
     )
 
@@ -149,6 +160,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--profiles", type=int, default=20, help="of one launch")
     parser.add_argument("--rounds", type=int, default=MIN_ROUNDS, help="of one profile")
     parser.add_argument("--only", nargs="+", choices=tuple(WORLDS), metavar="WORLD")
+    parser.add_argument("--uneven", type=float, default=UNEVEN, help="0: an ideal device")
     parser.add_argument("--bursts", action="store_true", help="load the machine meanwhile")
     parser.add_argument("--json", action="store_true")
     return parser.parse_args()

@@ -30,7 +30,7 @@ def summary(lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
             **_method(reference, truth),
             "earlier": {
                 count: _errors([one["earlier"][count] for one in reference], truth)
-                for count in reference[0]["earlier"]
+                for count in reference[0].get("earlier", ())
             },
         },
         "stash": {

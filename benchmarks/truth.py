@@ -37,6 +37,7 @@ from stash.lab import network, resources
 
 HALF_WIDTH = "0.5%"
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
+MEASURING_MODULES = ("truth", "truth_worlds", "truth_experiments", "recurrence")
 MEASURING_ROOMS = ("engine", "lab", "results", "workloads")
 #: Longer than any profile here is meant to take.
 HOSTS_SECONDS = 900.0
@@ -82,7 +83,7 @@ def run_all(chosen: Sequence[Experiment], folder: Path, minutes: float) -> None:
 def sources() -> str:
     """Tells one state of all that measures, or says what is true, from another."""
     here = Path(__file__).parent
-    files = [*here.glob("truth*.py"), here / "recurrence.py"]
+    files = [here / f"{name}.py" for name in MEASURING_MODULES]
     for room in MEASURING_ROOMS:
         files += (here.parent / "src" / "stash" / room).rglob("*.py")
     whole = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(files)))

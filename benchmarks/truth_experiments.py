@@ -20,6 +20,9 @@ KINDS = ("communication", "contention", "prep", "fetch", "network")
 AMOUNTS = (0.02, 0.05, 0.10, 0.20, 0.50, 1.00)
 #: A throttled disk answers at ticks of the kernel (4 ms), so a batch takes a whole number of them.
 FETCH_AMOUNTS = (0.02, 0.04, 0.10, 0.20, 0.50, 1.00)
+EVEN_AMOUNTS = (0.04, 0.50)
+#: By this part iterations of sweeps are shorter or longer.
+UNEVEN = 0.01
 LINK_RATES = ("100mbit", "70mbit", "50mbit")
 HOSTS = 2
 NETWORK_WORLD = World(iteration_seconds=0.4, model="resnet50", byte_scale=0.02)
@@ -30,7 +33,7 @@ class Experiment:
     """One profile of one world."""
 
     name: str
-    group: str  # sweep, masked, together, null, dilation, slow worker, links
+    group: str  # sweep, even, masked, together, null, slow worker, links
     about: str
     world: World
     kind: str | None = None  # of a sweep: the stall that is put in
@@ -45,6 +48,7 @@ def experiments() -> list[Experiment]:
     return [
         *_sweeps(),
         *_networks(),
+        *_even(),
         *_masked(),
         *_together(),
         *_nulls(),
@@ -60,18 +64,20 @@ def world_with(
     prep: float = 0.0,
     fetch: float = 0.0,
     iteration_seconds: float = 0.2,
+    uneven: float = 0.0,
 ) -> World:
     """A world whose stalls are such parts of an iteration.
 
-    Where batches take time, the worker makes them itself once it has read its loss: nothing is
-    queued then under which they could hide. What is fetched is read ahead by a loader worker, which
-    never lets the disk idle: `fetch` is what goes beyond compute.
+    The worker makes its batches itself, once it has read its loss: nothing is queued then under
+    which they could hide. What is fetched is read ahead by a loader worker, which never lets the
+    disk idle: `fetch` is what goes beyond compute, of which a host that waits would be a part.
     """
     plain = World(
         iteration_seconds=iteration_seconds,
         tail=not communication,
         neighbour_seconds=contention * iteration_seconds,
-        reads_loss=prep > 0,
+        uneven_seconds=uneven * iteration_seconds,
+        reads_loss=not fetch,
     )
     exchange = plain.tail_seconds + communication * iteration_seconds if communication else 0.0
     return replace(
@@ -84,16 +90,35 @@ def world_with(
 
 
 def _sweeps() -> list[Experiment]:
+    """One kind at a time, on devices that are as uneven as real ones."""
+    swept = [
+        (kind, amount)
+        for kind in ("communication", "contention", "prep", "fetch")
+        for amount in (FETCH_AMOUNTS if kind == "fetch" else AMOUNTS)
+    ]
     return [
         Experiment(
             name=f"{kind}-{100 * amount:g}",
             group="sweep",
             about=f"{kind} of {100 * amount:g} %",
-            world=world_with(**{kind: amount}),
+            world=replace(world_with(**{kind: amount}, uneven=UNEVEN), seed=seed),
             kind=kind,
         )
+        for seed, (kind, amount) in enumerate(swept)
+    ]
+
+
+def _even() -> list[Experiment]:
+    """The same on an ideal device: what is left is what closed forms leave out."""
+    return [
+        Experiment(
+            name=f"even-{kind}-{100 * amount:g}",
+            group="even",
+            about=f"{kind} of {100 * amount:g} %",
+            world=world_with(**{kind: amount}),
+        )
         for kind in ("communication", "contention", "prep", "fetch")
-        for amount in (FETCH_AMOUNTS if kind == "fetch" else AMOUNTS)
+        for amount in EVEN_AMOUNTS
     ]
 
 
@@ -135,9 +160,9 @@ def _network_bits(amount: float) -> float:
 
 
 def _masked() -> list[Experiment]:
-    plain = World()
+    plain = World(reads_loss=True)
     whole = plain.iteration_seconds
-    loader = replace(plain, loader_workers=1)
+    loader = World(loader_workers=1)
     cases = {
         "masked-communication-hidden": (
             "an exchange of 10 % of an iteration, over before the backward pass",
@@ -196,7 +221,7 @@ def _nulls() -> list[Experiment]:
             name=f"null-{where}",
             group="null",
             about=f"nothing put in; batches from {words}",
-            world=World(loader_workers=loaders),
+            world=World(loader_workers=loaders, reads_loss=not loaders),
             steps=(*ALL_STEPS, "again"),
         )
         for where, words, loaders in (
@@ -207,7 +232,7 @@ def _nulls() -> list[Experiment]:
 
 
 def _slow_worker() -> list[Experiment]:
-    plain = World()
+    plain = World(reads_loss=True)
     return [
         Experiment(
             name="slow-worker-30",

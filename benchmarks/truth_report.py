@@ -64,6 +64,8 @@ def _page(
             "## What comes out of what goes in\n\n" + _fits(fits),
             _sweeps(results),
             "## What leaks into other stalls\n\n" + _leakage(results),
+            "## On an ideal device\n\nWithout what devices vary by, intervals are narrow enough to "
+            "show what closed forms leave out.\n\n" + _rows(results, "even"),
             "## Hidden delays\n\nA delay that compute hides is no stall. The truth is the part "
             "that is exposed.\n\n" + _rows(results, "masked"),
             "## Two at once, and everything slower\n\n" + _rows(results, "together"),
@@ -179,17 +181,20 @@ def _coverage(coverage: Sequence[dict[str, Any]]) -> str:
             "loaded in bursts" if one["bursts"] else "as it is",
             f"{one['covered']} of {one['profiles']}",
             f"{one['truth_ms']:.2f}",
-            f"{one['mean_estimate_ms']:.2f}",
             f"{one['mean_half_width_ms']:.2f}",
+            f"{one['mean_error_ms']:+.2f} +- {one['error_half_width_ms']:.2f}",
         ]
         for one in coverage
     ]
     words = (
-        "One long launch for each kind, cut into many short profiles; their 95 % intervals should "
-        "hold the truth\nin 90 to 99 of 100. `python benchmarks/coverage_by_kind.py [--bursts]`\n\n"
+        "Launches of two worlds, their rounds cut into profiles of as many rounds as a profile\n"
+        "has at least: one world with communication, contention and prep at once, and one with a\n"
+        "slow disk. Iterations of both vary, evenly by +-2 %: the doubt that intervals tell of is\n"
+        "then larger than what closed forms leave out. 95 % intervals should hold the truth in 90\n"
+        "to 99 of 100 profiles. `python benchmarks/coverage_by_kind.py [--bursts]`\n\n"
     )
-    head = ["stall", "machine", "intervals that hold the truth", "truth, ms", "mean estimate, ms"]
-    return words + _table([*head, "mean half-width, ms"], rows)
+    head = ["stall", "machine", "intervals that hold the truth", "truth, ms"]
+    return words + _table([*head, "mean half-width, ms", "mean error, ms"], rows)
 
 
 def _missed(
@@ -310,9 +315,11 @@ _WHY = """**Why.** An intercept of tenths of a percent is tenths of a millisecon
 _METHOD = """## How the worlds are made
 
 - **Device.** Emulated, slowed so that an iteration lasts 200 ms: a host's own tenths of a
-  millisecond then weigh little. Where nothing is put into the exchange, the first layer, the last
-  in the backward pass, is frozen: what an exchange between two processes really takes (less than a
-  millisecond) hides there.
+  millisecond then weigh little. In the sweeps iterations vary by +-1 %, evenly and by all workers
+  alike, as real devices do. Where nothing is put into the exchange, the first layer, the last in
+  the backward pass, is frozen: what an exchange between two processes really takes (a few
+  milliseconds) hides there. Workers that make their own batches read their loss after every step,
+  so nothing is queued when they ask for one.
 - **Communication.** Every all-reduce takes a known time from the moment at which it is asked for.
   Truth is the overlap recurrence (`benchmarks/recurrence.py`):
   `end_k = max(ready_k, end_{k-1}) + delay + bytes_k / bandwidth - burst`, and the stall is what
@@ -320,8 +327,8 @@ _METHOD = """## How the worlds are made
 - **Contention.** The device is busy for longer, by a known time, in an iteration during which
   another worker computes.
 - **Prep.** The data set waits for a known time before it gives a batch. Batches are made in the
-  worker itself, so the wait is exposed but for what the device has queued meanwhile; with a loader
-  worker (hidden delays) only what goes beyond an iteration is.
+  worker itself; the wait is counted from when it has read its loss, and exposed as a whole. With a
+  loader worker (hidden delays) only what goes beyond an iteration is.
 - **Fetch.** Every worker reads from a disk that the kernel throttles, in a control group of its
   own. A loader worker reads ahead without pause, so `cold` is bytes / rate, and the stall is what
   goes beyond an iteration. The kernel lets a request pass at once while it fits into 0.1 s of the

@@ -37,11 +37,12 @@ WORKERS = 2
 class World:
     """What one iteration does, and what was put into it; all times in seconds."""
 
-    iteration_seconds: float = 0.2
+    iteration_seconds: float = 0.2  # in the mean
     exchange_seconds: float = 0.0  # every message between workers takes so much longer
     neighbour_seconds: float = 0.0  # an iteration beside another worker's
     slow_worker_seconds: float = 0.0  # every iteration of the last worker
-    uneven_seconds: float = 0.0  # an iteration in the mean; all workers alike, drawn anew each time
+    #: By how much iterations are shorter or longer: drawn evenly, anew each time, by all alike.
+    uneven_seconds: float = 0.0
     seed: int = 0  # of what is drawn
     prepare_seconds: float = 0.0  # a batch, beside reading it
     read_seconds: float = 0.0  # a batch, at the rate of the disk
@@ -65,13 +66,19 @@ class World:
     file_bytes: int = 1 << 16
     marks: str | None = None  # file by which neighbours know of each other
 
+    def __post_init__(self) -> None:
+        # An iteration that varies must stay on one side of the disk's pace.
+        slowest = self.iteration_seconds + self.uneven_seconds
+        assert not self.uneven_seconds or not 0 < self.read_seconds < slowest
+
     @cached_property
     def accelerator(self) -> Accelerator:
         """The emulated device, slowed so that an iteration lasts as long as it should."""
         layers = train.layers_of(_workload(self))
         scale = f"emulated:v100:bytes={self.byte_scale:.12g}"
         plain = Accelerator(parse(scale), layers, "fp32")
-        time_scale = self.iteration_seconds / iteration_seconds(plain)
+        shortest = self.iteration_seconds - self.uneven_seconds
+        time_scale = shortest / iteration_seconds(plain)
         return Accelerator(parse(f"{scale}:time={time_scale:.12g}"), layers, "fp32")
 
     @property
@@ -107,7 +114,7 @@ class World:
 
     def truth(self) -> dict[str, float]:
         """Seconds per iteration of every stall, in closed form."""
-        solo = self.iteration_seconds + self.uneven_seconds
+        solo = self.iteration_seconds
         unsynced = solo + self.neighbour_seconds + self.slow_worker_seconds
         node = unsynced + self._exchange(self.link_bytes_per_second)
         warm = self._fed(node, self.prepare_seconds)
@@ -218,7 +225,8 @@ def _workload(world: World) -> stash.Workload:
     if world.files is not None:
         data = _Files(samples, Path(world.files), world.file_bytes)
     if world.prepare_seconds:
-        since = _idle_since if world.reads_loss else time.perf_counter
+        own = world.reads_loss and not world.loader_workers
+        since = _idle_since if own else time.perf_counter
         data = delays.SlowBatches(data, world.prepare_seconds, since)
     return stash.Workload(
         name="truth",

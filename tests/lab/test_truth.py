@@ -32,7 +32,7 @@ from stash.lab.network import Link
 
 #: Of an iteration. What a noisy machine does to a trimmed mean of a few rounds stays far below.
 MARGIN = 0.1
-ROUNDS = 4
+ROUNDS = 5  # the fewest of which outliers are left out
 
 needs_root = pytest.mark.skipif(
     os.geteuid() != 0, reason="a throttled disk needs root: run the tests as root"
@@ -164,11 +164,17 @@ def test_where_a_script_reads_its_loss_nothing_is_queued_to_hide_a_batch() -> No
     assert replace(world, reads_loss=False).truth()["prep"] == 0
 
 
-def test_uneven_iterations_take_from_a_fetch_that_paces_them_and_from_nothing_else() -> None:
+def test_uneven_iterations_have_the_stalls_of_even_ones() -> None:
     world = World(read_seconds=0.3, neighbour_seconds=0.01, loader_workers=1)
-    even, uneven = world.truth(), replace(world, uneven_seconds=0.02).truth()
-    assert uneven.pop("fetch") == pytest.approx(even.pop("fetch") - 0.02)
-    assert uneven == pytest.approx(even)
+    uneven = replace(world, uneven_seconds=0.02)
+    assert uneven.truth() == pytest.approx(world.truth())
+    plain = world.accelerator
+    shortest = plain.forward_seconds + plain.backward_seconds + plain.optimizer_seconds - 0.02
+    device = uneven.accelerator
+    took = device.forward_seconds + device.backward_seconds + device.optimizer_seconds
+    assert took == pytest.approx(shortest)
+    with pytest.raises(AssertionError):
+        replace(uneven, read_seconds=0.21)  # now the disk is slower, now the device
 
 
 def test_a_batch_takes_a_whole_number_of_the_disks_ticks() -> None:
@@ -253,7 +259,13 @@ def test_the_pages_tell_what_misses_its_bar(tmp_path: Path) -> None:
             one = made_up(f"{kind}-{amount}", kind, amount, error)
             (results / f"{one['name']}.json").write_text(json.dumps(one))
     (results / "coverage").mkdir()
-    covered = {"kind": "prep", "profiles": 100, "truth_ms": 1.0, "mean_estimate_ms": 1.0}
+    covered = {
+        "kind": "prep",
+        "profiles": 100,
+        "truth_ms": 1.0,
+        "mean_error_ms": 0.1,
+        "error_half_width_ms": 0.2,
+    }
     covered |= {"covered": 80, "mean_half_width_ms": 0.1}
     (results / "coverage" / "b.json").write_text(json.dumps({"bursts": True, "kinds": [covered]}))
     truth_report.write_pages(results, tmp_path)

@@ -121,11 +121,12 @@ def until(is_so: Callable[[], bool], seconds: float) -> bool:
 
 
 def processes_of(folder: Path) -> list[psutil.Process]:
-    """Agents, workers and loader workers whose plan lies in this folder."""
+    """Agents, workers and loader workers of runs whose temporary files lie in this folder."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            if process.pid != os.getpid() and str(folder) in " ".join(process.cmdline()):
+            told = [*process.cmdline(), process.environ().get("TMPDIR", "")]
+            if process.pid != os.getpid() and str(folder) in " ".join(told):
                 found.append(process)
     return found
 

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
+import multiprocessing
 import os
+import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
 import pytest
 
+from launch.running import until
+from stash.errors import UsageError
+from stash.launch.api import measure
 from stash.launch.early import run_agent, starting_agent
+from stash.launch.request import Request
 
 SHOW = ("--standalone", "--nproc-per-node", "1", "--no-python", "env")
 
 
+pytestmark = pytest.mark.gang
+
+
 def agents() -> list[psutil.Process]:
-    return [
-        child
-        for child in psutil.Process().children()
-        if "stash.launch.agent" in " ".join(child.cmdline())
-    ]
+    found = []
+    for child in psutil.Process().children():
+        with contextlib.suppress(psutil.Error):
+            found += [child] if "stash.launch.agent" in child.cmdline() else []
+    return found
 
 
 def test_the_first_launch_takes_the_agent_that_waits_and_the_next_a_new_one(tmp_path: Path) -> None:
@@ -34,6 +45,19 @@ def test_the_first_launch_takes_the_agent_that_waits_and_the_next_a_new_one(tmp_
     assert "--nproc-per-node" in (tmp_path / "second.log").read_text()
 
 
+def test_a_process_that_was_forked_meanwhile_does_not_keep_the_agent_waiting(
+    tmp_path: Path,
+) -> None:
+    with starting_agent():
+        child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))
+        child.start()
+        try:
+            assert run_agent(("--help",), os.environ, tmp_path / "log").wait(100) == 0
+        finally:
+            child.kill()
+            child.join()
+
+
 def test_what_was_taken_away_from_the_environment_is_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -41,6 +65,45 @@ def test_what_was_taken_away_from_the_environment_is_gone(
     told = {name: value for name, value in os.environ.items() if not name.startswith("PET_")}
     assert run_agent(SHOW, told, tmp_path / "log").wait(60) == 0
     assert "PET_NPROC_PER_NODE" not in (tmp_path / "log").read_text()
+
+
+def test_an_agent_runs_where_we_are_by_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with starting_agent():
+        monkeypatch.chdir(tmp_path)
+        show = (*SHOW[:-1], "pwd")
+        assert run_agent(show, os.environ, tmp_path / "log").wait(100) == 0
+    assert str(tmp_path) in (tmp_path / "log").read_text().splitlines()
+
+
+def test_what_an_agent_says_before_it_is_told_anything_is_in_its_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "torch.py").write_text("raise ImportError('no torch here')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with starting_agent():
+        (waiting,) = agents()
+        assert until(lambda: waiting.status() == psutil.STATUS_ZOMBIE, 60)
+        assert run_agent(SHOW, os.environ, tmp_path / "log").wait(100) == 1
+    assert "ImportError: no torch here" in (tmp_path / "log").read_text()
+
+
+def test_another_thread_has_an_agent_of_its_own(tmp_path: Path) -> None:
+    with starting_agent():
+        (waiting,) = agents()
+        with ThreadPoolExecutor() as pool:
+            other = pool.submit(run_agent, ("--help",), os.environ, tmp_path / "log").result()
+            assert other.pid != waiting.pid and other.wait(100) == 0
+        assert waiting.is_running()
+
+
+def test_a_request_that_is_refused_leaves_no_agent(tmp_path: Path) -> None:
+    before = set(Path(tempfile.gettempdir()).glob("stash-agent-*"))
+    with pytest.raises(UsageError, match="not-a-model"):
+        measure(Request(workload="not-a-model", device="cpu", nproc_per_node=1, out=tmp_path))
+    assert not agents()
+    assert set(Path(tempfile.gettempdir()).glob("stash-agent-*")) <= before
 
 
 def test_an_agent_that_nobody_needs_ends_with_the_block() -> None:
@@ -62,6 +125,5 @@ def test_an_agent_that_was_killed_while_it_waited_is_seen_to_be_dead(tmp_path: P
     with starting_agent():
         (waiting,) = agents()
         waiting.kill()
-        while waiting.is_running() and waiting.status() != psutil.STATUS_ZOMBIE:
-            time.sleep(0.01)
+        assert until(lambda: waiting.status() == psutil.STATUS_ZOMBIE, 60)
         assert run_agent(SHOW, os.environ, tmp_path / "log").wait(10) < 0

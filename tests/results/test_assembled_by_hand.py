@@ -178,7 +178,7 @@ def test_an_epoch_s_interval_is_that_of_its_even_iterations_and_of_its_filling()
                 even,
                 iterations=1,
                 lead_in_iterations=2,
-                lead_in_seconds=(lead, lead / 2),
+                lead_in_seconds=(lead / 2, lead),
             ),
         )
         for even, lead in zip(evens, leads, strict=True)

@@ -85,3 +85,17 @@ def test_numbers_that_are_none_do_not_enter_a_recording(tmp_path: Path) -> None:
 def test_a_block_is_as_slow_as_its_slowest_worker() -> None:
     slow = block("node", 0.1, seconds=(0.3, None, 0.5), iterations=2)
     assert slow.seconds_per_iteration == pytest.approx(0.25)
+
+
+def test_a_block_lasts_from_the_last_lead_in_to_the_last_end() -> None:
+    """One worker ends its lead-in a tenth earlier, the other its block: nobody took longer."""
+    ends = block("node", 0.1, seconds=(0.5, 0.4, None), iterations=2)
+    shifted = ends.model_copy(update={"lead_in_seconds": (0.2, 0.3, None)})
+    assert shifted.seconds_per_iteration == pytest.approx(0.2)
+    slow = ends.model_copy(update={"lead_in_seconds": (0.3, 0.2, None)})
+    assert slow.seconds_per_iteration == pytest.approx(0.25)
+
+
+def test_a_block_whose_lead_in_nobody_wrote_down_is_as_long_as_its_slowest_worker() -> None:
+    bare = block("node", 0.1, seconds=(0.3, 0.5), iterations=1)
+    assert bare.model_copy(update={"lead_in_seconds": ()}).seconds_per_iteration == 0.5

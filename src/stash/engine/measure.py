@@ -231,7 +231,8 @@ class Measurement:
     def _loader_window(self) -> Told[Window]:
         """What a loader block takes, from how a queue fills; without one, an iteration is even."""
         unit = self._pipeline.unit
-        if self._gang.follow(not self._pipeline.prefetched and self._lengths.replay == 1):
+        queued = max(own for (own,) in self._gang.gather([self._pipeline.prefetched]))
+        if not queued and self._lengths.replay == 1:
             return Window(unit, unit, 0)
         trial = self._trial_window()
         bursts = yield from self._trial_bursts(trial)

@@ -8,7 +8,6 @@ address that was given (`open_store`), and the launching process keeps it.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import socket
@@ -43,21 +42,19 @@ def open_store(host: str, timeout_seconds: float) -> tuple[Any, int]:
 
 def main() -> None:
     """Import what takes long, wait to be told what to run, and run it."""
-    with contextlib.suppress(Exception):  # is told once there is a log to tell it in
-        import torch.distributed.run  # noqa: F401
+    import torch.distributed.run  # noqa: F401
+
     with os.fdopen(int(sys.argv[1]), encoding="utf-8") as pipe:
-        told = pipe.read()
-    if told:
-        _become(**json.loads(told))
-        _torchrun()
+        told = pipe.readline()  # not all: a process forked meanwhile may hold the other end
+    if not told:
+        sys.exit(1)  # nobody is there any more
+    _become(**json.loads(told))
+    _torchrun()
 
 
-def _become(arguments: list[str], environment: dict[str, str], log: str) -> None:
-    """The process that would have been started with all this."""
-    descriptor = os.open(log, os.O_WRONLY | os.O_APPEND)
-    for own in (1, 2):
-        os.dup2(descriptor, own)
-    os.close(descriptor)
+def _become(arguments: list[str], environment: dict[str, str], cwd: str) -> None:
+    """The process that would have been started now, with all this."""
+    os.chdir(cwd)
     os.environ.clear()
     os.environ.update(environment)
     sys.argv[1:] = arguments

@@ -1,80 +1,104 @@
 """Starts the agent of a node before there is anything to run: importing torch takes it seconds.
 
 It imports while we prepare, then waits at a pipe until it is told what to run, and ends where we
-end without telling it anything.
+end without telling it anything. What it says meanwhile becomes the beginning of its log.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 
 from stash.engine.host import die_with_parent
 
-_waiting: list[_Agent] = []
+#: Of this thread: an agent ends with the thread that has started it.
+_waiting: ContextVar[_Agent | None] = ContextVar("_waiting", default=None)
 
 
 @contextlib.contextmanager
 def starting_agent() -> Iterator[None]:
     """The first launch inside finds an agent that has been started already."""
     early = _Agent()
-    _waiting.append(early)
+    before = _waiting.set(early)
     try:
         yield
     finally:
-        if early in _waiting:
-            _waiting.remove(early)
+        if _waiting.get() is early:
             early.dismiss()
+        _waiting.reset(before)
 
 
 def run_agent(
     arguments: Sequence[str], environment: Mapping[str, str], log: Path
 ) -> subprocess.Popen[bytes]:
     """torchrun with these arguments, in an agent that waits for them or in a new one."""
-    agent = _waiting.pop() if _waiting else _Agent()
-    return agent.run(arguments, environment, log)
+    agent = _waiting.get() or _Agent()
+    _waiting.set(None)
+    try:
+        return agent.run(arguments, environment, log)
+    except BaseException:  # no room for a log, or Ctrl-C: nobody would end it
+        agent.dismiss()
+        raise
 
 
 class _Agent:
     """A process that imports torchrun and then waits."""
 
     def __init__(self) -> None:
-        reading, self._telling = os.pipe()
+        reading, telling = _pipe()
+        self._telling = os.fdopen(telling, "w")
+        descriptor, name = tempfile.mkstemp(prefix="stash-agent-", suffix=".log")
+        self._log = Path(name)
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "stash.launch.agent", str(reading)],
                 stdin=subprocess.DEVNULL if os.isatty(0) else None,  # ours is another session
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
+                stdout=descriptor,
+                stderr=descriptor,
                 pass_fds=(reading,),
                 start_new_session=True,  # Ctrl-C comes to us first; we end the gang in order
                 preexec_fn=die_with_parent,
             )
+        except BaseException:
+            self._telling.close()
+            self._log.unlink()
+            raise
         finally:
             os.close(reading)
+            os.close(descriptor)
 
     def run(
         self, arguments: Sequence[str], environment: Mapping[str, str], log: Path
     ) -> subprocess.Popen[bytes]:
-        """Tell it what to run and where to write."""
-        try:
-            log.touch()
-        except OSError:  # no room for it
-            self.dismiss()
-            raise
-        told = {"arguments": list(arguments), "environment": dict(environment), "log": str(log)}
+        """Tell it what to run, and put what it writes in place."""
+        told = {"arguments": list(arguments), "environment": dict(environment), "cwd": os.getcwd()}
+        os.replace(self._log, log)
         # One that has died already is found by whoever waits for it.
-        with contextlib.suppress(BrokenPipeError), os.fdopen(self._telling, "w") as pipe:
-            json.dump(told, pipe)
+        with contextlib.suppress(BrokenPipeError), self._telling as pipe:
+            pipe.write(json.dumps(told) + "\n")
         return self._process
 
     def dismiss(self) -> None:
         """Nothing is to be run after all."""
-        os.close(self._telling)
         self._process.kill()
         self._process.wait()
+        self._log.unlink(missing_ok=True)
+        with contextlib.suppress(BrokenPipeError):
+            self._telling.close()
+
+
+def _pipe() -> tuple[int, int]:
+    """Two ends that are not standard output, also where that is closed."""
+    ends = os.pipe()
+    reading, telling = (fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 3) for end in ends)
+    for end in ends:
+        os.close(end)
+    return reading, telling

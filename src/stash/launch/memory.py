@@ -72,5 +72,5 @@ def check_fits(workload: Workload, memory_bytes: int, device: DeviceName) -> Non
         raise UsageError(
             f"{workload.name} at batch {workload.batch_size} needs about {needed / 2**30:.1f} GiB "
             f"per worker, and there are {memory_bytes / 2**30:.1f} GiB. "
-            f"--batch-size {fits} would fit (or --batch-size max)."
+            f"--batch-size {fits} would fit."
         )
