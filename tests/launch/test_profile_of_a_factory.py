@@ -21,7 +21,7 @@ from stash.cli.main import main
 from stash.results import store
 from stash.results.document import Interval
 from stash.results.profile import Profile, Provenance
-from stash.results.recording import Check
+from stash.results.recording import Block, Check
 from workloads_for_tests.tiny import model, write_pictures
 
 pytestmark = pytest.mark.gang
@@ -82,9 +82,18 @@ def assert_interval(interval: Interval | None) -> None:
 
 
 def by_round(profile: Profile, step: str) -> list[float]:
-    """Seconds per iteration from the raw blocks: the slowest worker's."""
+    """Seconds per iteration from the raw blocks: from the last lead-in to the last end."""
     blocks = sorted(profile.steps[step].blocks, key=lambda block: block.round)
-    return [max(s for s in b.seconds if s is not None) / b.iterations for b in blocks]
+    return [(last_end(b) - last_lead_in(b)) / b.iterations for b in blocks]
+
+
+def last_lead_in(block: Block) -> float:
+    return max(lead for lead in block.lead_in_seconds if lead is not None)
+
+
+def last_end(block: Block) -> float:
+    ends = zip(block.lead_in_seconds, block.seconds, strict=True)
+    return max(lead + own for lead, own in ends if lead is not None and own is not None)
 
 
 def test_the_profile_is_in_the_store_and_is_what_was_printed(run: Run, profile: Profile) -> None:
