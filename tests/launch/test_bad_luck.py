@@ -156,9 +156,22 @@ def test_an_interrupted_run_keeps_its_rounds(folder: Path, number: signal.Signal
     assert not list(folder.glob("stash-run-*"))
 
 
-def test_an_interrupt_before_the_first_round_says_that_nothing_was_measured(folder: Path) -> None:
+def test_an_interrupt_while_preparing_ends_the_agent_that_was_started_meanwhile(
+    folder: Path,
+) -> None:
     running = start_endless(folder)
     assert until(lambda: bool(processes_of(folder)), 30)
+    assert not list(folder.glob("stash-run-*/launch-0"))  # there is no launch yet
+    running.signal(signal.SIGINT)
+    assert running.wait(30) == 3
+    assert "Interrupted" in running.errors and "Traceback" not in running.errors
+    assert_no_orphans(folder)
+    assert not list(folder.glob("stash-*"))
+
+
+def test_an_interrupt_before_the_first_round_says_that_nothing_was_measured(folder: Path) -> None:
+    running = start_endless(folder)
+    assert until(lambda: bool(list(folder.glob("stash-run-*/launch-0/agent.log"))), 60)
     running.signal(signal.SIGINT)
     assert running.wait(30) == 3
     assert "nothing was measured" in running.errors
