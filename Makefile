@@ -74,7 +74,7 @@ bench: $(TOOLS)
 	$(BIN)/python benchmarks/whatif_lab.py
 	$(BIN)/python benchmarks/share_jobs.py
 
-# Known stalls go in, the same stalls must come out: docs/truth.md; as root, 75 minutes on two cores.
+# Known stalls go in, the same stalls must come out: docs/truth.md; as root, about 90 minutes on two cores.
 # Run again after an interruption, it goes on where it was; `rm -r build/truth` starts anew.
 truth: $(TOOLS)
 	$(BIN)/python benchmarks/truth.py --out build/truth

@@ -256,7 +256,7 @@ def _parse() -> argparse.Namespace:
     )
     parser.add_argument("--out", type=Path, default=Path("truth-results"), metavar="FOLDER")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="these; * and ? as in file names")
-    parser.add_argument("--minutes", type=float, default=2.0, help="at most, for one experiment")
+    parser.add_argument("--minutes", type=float, default=4.0, help="at most, for one experiment")
     parser.add_argument("--write", type=Path, metavar="DOCS", help="write truth.md, .svg and .json")
     parser.add_argument("--list", action="store_true", help="tell the experiments")
     return parser.parse_args()

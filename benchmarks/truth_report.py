@@ -296,20 +296,20 @@ def _figure(results: Sequence[Result]) -> str:
 
 _ENDS = ("estimate", "low", "high")
 
-_WHY = """**Why.** An intercept of tenths of a percent is tenths of a millisecond:
+_WHY = """**Why.** On devices that are exactly even, intervals of some hundredths of a percent of an
+iteration, some hundredths of a millisecond, show what closed forms leave out:
 
-- *Prep.* The emulated device sleeps, and a sleep ends late: by 0.26 ms in the mean of 200 sleeps of
-  50 ms (0.16 ms in the median; 2026-11-17, this machine). While work is queued the device makes up
-  for it. A worker that waits for its batch in between starts from then, so that every iteration
-  carries it. With everything twice as slow the error is half as large.
-- *Fetch.* `warm` carries that lateness as well, half a millisecond over the 200 ms of an iteration
-  in these worlds. `cold`, which the disk paces, is only 0.1 to 0.3 ms over bytes / rate. Their
-  difference is the intercept.
-- Both were measured with a device that only sleeps. Now it watches the clock for the last half
-  millisecond before its host goes on (`workloads/emulated.py`).
-- *Network and links.* The recurrence has no latency and takes a link for always busy; a timer of
-  the bucket that is late by more than its burst loses rate. On the hosts, exchange inside one of
-  them really takes one or two milliseconds, where the closed form has nothing.
+- *An exchange that is partly hidden* reads too long by 0.4 % (0.8 ms): what DDP does after its last
+  message hides under the backward pass in `unsynced`, and comes after it in `node`.
+- *Own batches.* A worker that reads its loss before it makes a batch has a loop of its own, some
+  hundredths of a millisecond that differ from step to step.
+- *Exact zeros.* Where loader workers keep a device busy and nothing waits, every iteration of an
+  emulated device lasts what it was told, and blocks are timed on the device's side. That such zeros
+  come out shows that measuring adds no wait of its own; of intervals they tell nothing.
+- *Network and links.* The recurrence has no latency. On the hosts, exchange inside one of them
+  really takes one or two milliseconds, where the closed form has nothing: that is the leak into
+  communication. A run before this one, on links whose TCP was the machine's own (BBR), had read
+  107.6 % (103.5 to 111.7) for 100 %; links of the lab are paced by `reno` since ([lab](lab.md)).
 """
 
 _METHOD = """## How the worlds are made

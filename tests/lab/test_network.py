@@ -52,6 +52,14 @@ class TestWithRoot:
                 assert "default" not in output_of(host.inside, "ip", "route")
             assert len({host.address for host in hosts}) == 3
 
+    def test_tcp_fills_a_link_whatever_the_machine_prefers(self) -> None:
+        setting = Path("/proc/sys/net/ipv4/tcp_congestion_control")
+        before = setting.read_text()
+        with network.hosts(2, "1gbit") as hosts, network.loopback("1gbit") as slow:
+            for host in (*hosts, slow):
+                assert output_of(host.inside, "cat", str(setting)).strip() == "reno"
+            assert setting.read_text() == before
+
     def test_the_machines_own_links_are_not_touched(self) -> None:
         def own() -> str:
             return output_of([], "ip", "-br", "link") + output_of([], "tc", "qdisc", "show")

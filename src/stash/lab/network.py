@@ -25,6 +25,9 @@ ETHERNET_HEADER = 14
 BURST_SECONDS = 0.001
 #: What may wait in front of a link, so that nothing is dropped.
 QUEUE_SECONDS = 2
+#: How TCP paces itself there, whatever the machine does: where nothing is dropped, this one never
+#: holds back. BBR does, and a message then takes up to a quarter longer than the link needs.
+CONGESTION_CONTROL = "reno"
 MOST_HOSTS = 200
 ADDRESS = "10.83.0.{}"
 
@@ -188,16 +191,22 @@ def _build_loopback(lab: registry.Lab, link: Link) -> Host:
 
 
 def _namespace(path: Path) -> None:
-    """A namespace with a loopback and without IPv6, whose chatter would count as traffic."""
+    """A namespace with a loopback, TCP that fills its link, and nobody else's packets."""
     namespaces.create(path)
-    namespaces.inside(path, _switch_off_ipv6)
+    namespaces.inside(path, _settle)
     _tool(path, "ip", ["link set lo up"])
 
 
-def _switch_off_ipv6() -> None:
-    with contextlib.suppress(OSError):  # a kernel without it, or a container that may not
-        Path("/proc/sys/net/ipv6/conf/all/disable_ipv6").write_text("1")
-        Path("/proc/sys/net/ipv6/conf/default/disable_ipv6").write_text("1")
+def _settle() -> None:
+    """Packets of IPv6, which nobody asked for, would count as traffic."""
+    settings = {
+        "ipv4/tcp_congestion_control": CONGESTION_CONTROL,
+        "ipv6/conf/all/disable_ipv6": "1",
+        "ipv6/conf/default/disable_ipv6": "1",
+    }
+    for name, value in settings.items():
+        with contextlib.suppress(OSError):  # a kernel without it, or a container that may not
+            Path("/proc/sys/net", name).write_text(value)
 
 
 def _join(host: Host, switch: Path) -> None:
