@@ -60,6 +60,8 @@ bench: $(TOOLS)
 	$(BIN)/python benchmarks/side_by_side.py
 	$(BIN)/python benchmarks/side_by_side.py --bursts
 	$(BIN)/python benchmarks/coverage.py
+	$(BIN)/python benchmarks/coverage_by_kind.py
+	$(BIN)/python benchmarks/coverage_by_kind.py --bursts
 	$(BIN)/python benchmarks/epochs.py
 	$(BIN)/python benchmarks/overlap.py
 	$(BIN)/python benchmarks/predict_speed.py

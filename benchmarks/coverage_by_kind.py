@@ -6,7 +6,9 @@ from a throttled disk. In both, iterations vary. Rounds of a launch are cut into
 as a profile has at least; a 95 % interval should hold the truth in 90 to 99 of 100 of them. The
 network stall, which needs two hosts, has a benchmark of its own (network_truth.py).
 
-    python benchmarks/coverage_by_kind.py [--only WORLD ...] [--bursts] [--json]
+    python benchmarks/coverage_by_kind.py [--only WORLD ...] [--bursts]
+    python benchmarks/coverage_by_kind.py --launches 1 --seed 3 --append F     a slice of a long run
+    python benchmarks/coverage_by_kind.py --summary F                          all slices together
 """
 
 from __future__ import annotations
@@ -17,9 +19,8 @@ import json
 import math
 import os
 import statistics
-import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -50,66 +51,110 @@ ITERATION_SECONDS = {"delays": 0.06, "disk": 0.1}
 
 def main() -> None:
     options = _parse()
-    found = []
+    if options.summary is not None:
+        told = summaries(options.summary)
+    else:
+        told = _told(list(_launches(options)))
+    for one in told:
+        print(_line(one))
+
+
+def summaries(path: Path) -> list[dict[str, Any]]:
+    """What all launches say that were kept in a file."""
+    return _told([json.loads(line) for line in path.read_text().splitlines()])
+
+
+def _launches(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """What every launch gave; kept as soon as it is there."""
     with bursts() if options.bursts else contextlib.nullcontext():
-        for world in options.only or WORLDS:
-            experiment = _experiment(world, options.uneven)
-            for one in covered_in(experiment, options.launches, options.profiles, options.rounds):
-                found.append(one)
-                out = sys.stderr if options.json else sys.stdout
-                print(_line(one), file=out, flush=True)
-    if options.json:
-        said = {"bursts": options.bursts, "uneven": options.uneven, "kinds": found}
-        print(json.dumps(said, indent=1))
+        for name in options.only or WORLDS:
+            for seed in range(options.seed, options.seed + options.launches):
+                experiment = _experiment(name, options.uneven, seed)
+                kinds = intervals_in(experiment, options.profiles, options.rounds)
+                launch = {
+                    "world": name,
+                    "bursts": options.bursts,
+                    "uneven": options.uneven,
+                    "rounds": options.rounds,
+                    "seed": seed,
+                    "kinds": kinds,
+                }
+                if options.append is not None:
+                    with options.append.open("a") as file:
+                        file.write(json.dumps(launch) + "\n")
+                yield launch
+
+
+def intervals_in(experiment: Experiment, profiles: int, rounds: int) -> dict[str, Any]:
+    """One launch, cut into profiles: by kind the truth; of each profile value, low and high."""
+    recorded = _record(experiment, profiles * rounds).rounds
+    parts = [
+        Times.of(recorded[first : first + rounds]) for first in range(0, len(recorded), rounds)
+    ]
+    truth = experiment.world.truth()
+    return {
+        kind: {
+            "truth": truth[kind],
+            "found": [_ends(part.stall(STALL_BY_NAME[kind])) for part in parts],
+        }
+        for kind in WORLDS[experiment.name]
+    }
+
+
+def _ends(estimate: Estimate) -> list[float]:
+    assert estimate.low is not None and estimate.high is not None
+    return [estimate.value, estimate.low, estimate.high]
+
+
+def _told(launches: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """How many intervals hold the truth, by kind; machines that were loaded are told apart."""
+    told: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for one in launches:
+        for kind in one["kinds"]:
+            told.setdefault((one["bursts"], one["uneven"], one["rounds"], kind), []).append(one)
+    return [
+        {
+            "kind": kind,
+            "bursts": loaded,
+            "uneven": uneven,
+            "rounds": rounds,
+            **_covered(kind, alike),
+        }
+        for (loaded, uneven, rounds, kind), alike in told.items()
+    ]
+
+
+def _covered(kind: str, launches: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    truth = launches[0]["kinds"][kind]["truth"]
+    by_launch = [one["kinds"][kind]["found"] for one in launches]
+    found = [ends for of_one in by_launch for ends in of_one]
+    error = plain_mean([[value - truth for value, _, _ in of_one] for of_one in by_launch])
+    return {
+        "profiles": len(found),
+        "covered": sum(_holds(ends, truth) for ends in found),
+        "covered_by_launch": [sum(_holds(ends, truth) for ends in of_one) for of_one in by_launch],
+        "truth_ms": 1e3 * truth,
+        "mean_error_ms": 1e3 * error.value,
+        "error_half_width_ms": 1e3 * (error.half_width or math.nan),  # of launches
+        "mean_half_width_ms": 1e3 * statistics.mean((high - low) / 2 for _, low, high in found),
+    }
+
+
+def _holds(ends: Sequence[float], truth: float) -> bool:
+    _, low, high = ends
+    return low <= truth <= high
 
 
 def _line(one: dict[str, Any]) -> str:
+    loaded = ", loaded in bursts" if one["bursts"] else ""
     return (
-        f"{one['kind']}: {one['covered']} of {one['profiles']} intervals hold the truth of "
+        f"{one['kind']}{loaded}: {one['covered']} of {one['profiles']} intervals hold the truth of "
         f"{one['truth_ms']:.3f} ms; mean half-width {one['mean_half_width_ms']:.3f} ms; mean "
         f"error {one['mean_error_ms']:+.3f} +- {one['error_half_width_ms']:.3f} ms"
     )
 
 
-def covered_in(
-    experiment: Experiment, launches: int, profiles: int, rounds: int
-) -> list[dict[str, Any]]:
-    """Launches, cut into profiles; how many of their intervals hold the truth, by kind."""
-    of_launches = [_record(experiment, profiles * rounds, seed).rounds for seed in range(launches)]
-    parts = [
-        [Times.of(of_one[first : first + rounds]) for first in range(0, len(of_one), rounds)]
-        for of_one in of_launches
-    ]
-    truth = experiment.world.truth()
-    return [_covered(kind, truth[kind], rounds, parts) for kind in WORLDS[experiment.name]]
-
-
-def _covered(
-    kind: str, truth: float, rounds: int, parts: Sequence[Sequence[Times]]
-) -> dict[str, Any]:
-    stall = STALL_BY_NAME[kind]
-    by_launch = [[part.stall(stall) for part in of_one] for of_one in parts]
-    found = [one for of_one in by_launch for one in of_one]
-    error = plain_mean([[one.value - truth for one in of_one] for of_one in by_launch])
-    return {
-        "kind": kind,
-        "profiles": len(found),
-        "rounds": rounds,
-        "covered": sum(_holds(one, truth) for one in found),
-        "covered_by_launch": [sum(_holds(one, truth) for one in of_one) for of_one in by_launch],
-        "truth_ms": 1e3 * truth,
-        "mean_error_ms": 1e3 * error.value,
-        "error_half_width_ms": 1e3 * (error.half_width or math.nan),  # of launches
-        "mean_half_width_ms": 1e3 * statistics.mean(one.half_width or 0.0 for one in found),
-    }
-
-
-def _holds(estimate: Estimate, truth: float) -> bool:
-    assert estimate.low is not None and estimate.high is not None
-    return estimate.low <= truth <= estimate.high
-
-
-def _experiment(name: str, uneven: float) -> Experiment:
+def _experiment(name: str, uneven: float, seed: int) -> Experiment:
     """A fifth of an iteration of every kind; only the steps whose differences they are."""
     kinds = WORLDS[name]
     world = world_with(
@@ -120,14 +165,13 @@ def _experiment(name: str, uneven: float) -> Experiment:
         name=name,
         group="coverage",
         about="",
-        world=replace(world, samples_per_batch=1),
+        world=replace(world, samples_per_batch=1, seed=seed),
         steps=tuple(step for step in ALL_STEPS if step in wanted),
     )
 
 
-def _record(experiment: Experiment, rounds: int, seed: int) -> Recording:
+def _record(experiment: Experiment, rounds: int) -> Recording:
     recording = Recording()
-    experiment = replace(experiment, world=replace(experiment.world, seed=seed))
     with (
         tempfile.TemporaryDirectory(prefix="stash-coverage-") as folder,
         surroundings(experiment, Path(folder)) as where,
@@ -142,7 +186,7 @@ def _record(experiment: Experiment, rounds: int, seed: int) -> Recording:
             half_width=1e-6,  # never: rounds are what ends it
             max_rounds=rounds,
             max_minutes=None,
-            seed=seed,
+            seed=experiment.world.seed,
         )
         failure, interrupted = _run_launches(
             prepare(request), Lead.alone(), None, Path(folder), recording, lambda events: None
@@ -158,11 +202,13 @@ def _parse() -> argparse.Namespace:
     )
     parser.add_argument("--launches", type=int, default=5)
     parser.add_argument("--profiles", type=int, default=20, help="of one launch")
+    parser.add_argument("--seed", type=int, default=0, help="of the first launch")
     parser.add_argument("--rounds", type=int, default=MIN_ROUNDS, help="of one profile")
     parser.add_argument("--only", nargs="+", choices=tuple(WORLDS), metavar="WORLD")
     parser.add_argument("--uneven", type=float, default=UNEVEN, help="0: an ideal device")
     parser.add_argument("--bursts", action="store_true", help="load the machine meanwhile")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--append", type=Path, metavar="FILE", help="keep every launch here")
+    parser.add_argument("--summary", type=Path, metavar="FILE", help="tell what is kept there")
     return parser.parse_args()
 
 
