@@ -258,16 +258,10 @@ def test_the_pages_tell_what_misses_its_bar(tmp_path: Path) -> None:
             error = bias + 1e-4 * (-1) ** number
             one = made_up(f"{kind}-{amount}", kind, amount, error)
             (results / f"{one['name']}.json").write_text(json.dumps(one))
-    (results / "coverage").mkdir()
-    covered = {
-        "kind": "prep",
-        "profiles": 100,
-        "truth_ms": 1.0,
-        "mean_error_ms": 0.1,
-        "error_half_width_ms": 0.2,
-    }
-    covered |= {"covered": 80, "mean_half_width_ms": 0.1}
-    (results / "coverage" / "b.json").write_text(json.dumps({"bursts": True, "kinds": [covered]}))
+    intervals = [[1.0, 0.9, 1.1]] * 40 + [[1.2, 1.1, 1.3]] * 10
+    launch = {"bursts": True, "uneven": 0.02, "rounds": 20}
+    launch["kinds"] = {"prep": {"truth": 1.0, "found": intervals}}
+    (results / "coverage.jsonl").write_text(2 * (json.dumps(launch) + "\n"))
     truth_report.write_pages(results, tmp_path)
     page = (tmp_path / "truth.md").read_text()
     missed = page.partition("## What misses its bar")[2]
