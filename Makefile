@@ -68,6 +68,7 @@ bench: $(TOOLS)
 	$(BIN)/python benchmarks/recommend_worlds.py
 	$(BIN)/python benchmarks/lab_kills.py
 	$(BIN)/python benchmarks/lab_rates.py
+	$(BIN)/python benchmarks/lab_tcp.py
 	$(BIN)/python benchmarks/links_lab.py
 	$(BIN)/python benchmarks/script_truth.py --out build/script-truth
 	$(BIN)/python benchmarks/network_truth.py

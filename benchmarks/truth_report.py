@@ -306,8 +306,8 @@ iteration, some hundredths of a millisecond, show what closed forms leave out:
 
 - *An exchange that is partly hidden* reads too long by 0.4 % (0.8 ms): what DDP does after its last
   message hides under the backward pass in `unsynced`, and comes after it in `node`.
-- *Own batches.* A worker that reads its loss before it makes a batch has a loop of its own, some
-  hundredths of a millisecond that differ from step to step.
+- *Own batches.* A worker that makes its own has a loop that differs from step to step, probably by
+  the hundredths of a millisecond that are seen; they were not measured apart.
 - *Exact zeros.* Where loader workers keep a device busy and nothing waits, every iteration of an
   emulated device lasts what it was told, and blocks are timed on the device's side. That such zeros
   come out shows that measuring adds no wait of its own; of intervals they tell nothing.
@@ -315,6 +315,8 @@ iteration, some hundredths of a millisecond, show what closed forms leave out:
   really takes one or two milliseconds, where the closed form has nothing: that is the leak into
   communication. A run before this one, on links whose TCP was the machine's own (BBR), had read
   107.6 % (103.5 to 111.7) for 100 %; links of the lab are paced by `reno` since ([lab](lab.md)).
+
+Network and links ran with `--minutes 4`, the default; all others with 1.6.
 """
 
 _METHOD = """## How the worlds are made

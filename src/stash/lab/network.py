@@ -198,7 +198,7 @@ def _namespace(path: Path) -> None:
 
 
 def _settle() -> None:
-    """Packets of IPv6, which nobody asked for, would count as traffic."""
+    """TCP as the closed form has it; no IPv6, whose chatter would count as traffic."""
     settings = {
         "ipv4/tcp_congestion_control": CONGESTION_CONTROL,
         "ipv6/conf/all/disable_ipv6": "1",
