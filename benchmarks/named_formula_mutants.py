@@ -182,6 +182,14 @@ FORMULAS = (
         (STATISTICS,),
     ),
     Patch(
+        "few rounds are not trimmed",
+        "results/statistics.py",
+        "return max(int(TRIM * count), 1 if count > 2 else 0)",
+        "return int(TRIM * count)",
+        "one spoiled round of three moves every stall",
+        (STATISTICS,),
+    ),
+    Patch(
         "rounds of all launches are pooled",
         "results/statistics.py",
         "    if len(arrays) > 1:\n",

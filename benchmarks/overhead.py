@@ -7,7 +7,8 @@ timed, because the first iterations after a switch carry something of the side b
 lies in memory matters by percents, so there are many short launches, every other one with the
 engine's model built first, and they are the unit of the interval. In the cases `idle` nothing is
 switched: a script's own loader and its own group, through all seams; only its learning rate is
-held, as in every step on the engine.
+held, as in every step on the engine. A launch in which another tool brings a worker down is counted
+apart.
 
     python benchmarks/overhead.py [--minutes 6] [--only conv] [--peer torch-profiler]
     python benchmarks/overhead.py --only conv --launches 4 --minutes 1 --append F   a slice of it
@@ -24,7 +25,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,22 +56,19 @@ def main() -> None:
     if "RANK" in os.environ:
         _worker(options)
     elif options.summary is not None:
-        _summarize(options.summary)
+        _tell(read(options.summary))
     else:
         for case in [options.only] if options.only else BOUNDS:
             _measure(case, options)
 
 
 def _measure(case: str, options: argparse.Namespace) -> None:
-    """Launches that share the time, and what all say together."""
+    """Launches that share the time, and what all say together, those before them too."""
     with tempfile.TemporaryDirectory(prefix="stash-overhead-") as folder:
-        slices = Path(folder) / "slices"
+        slices = (options.append or Path(folder) / "slices").resolve()
         for number in range(options.launches):
             _launch(case, ("bare", "engine")[number % 2], slices, options)
-        if options.append is not None:
-            with options.append.open("a") as file:
-                file.write(slices.read_text())
-        _summarize(slices)
+        _tell([one for one in read(slices) if _key(one) == (case, options.peer)])
 
 
 def _launch(case: str, first: str, slices: Path, options: argparse.Namespace) -> None:
@@ -94,7 +92,11 @@ def _launch(case: str, first: str, slices: Path, options: argparse.Namespace) ->
     ):
         environment = {**os.environ, **needed, "OMP_NUM_THREADS": "1", "TMPDIR": folder}
         environment["KINETO_LOG_LEVEL"] = "99"  # torch.profiler tells every start and stop
-        subprocess.run(command, check=True, env=environment)
+        ended = subprocess.run(command, env=environment)
+    if ended.returncode and options.peer is None:
+        raise SystemExit("A launch has failed; its words are above.")
+    if ended.returncode:
+        _keep({"case": case, "peer": options.peer, "died": True}, slices)
 
 
 def _worker(options: argparse.Namespace) -> None:
@@ -119,11 +121,11 @@ def _worker(options: argparse.Namespace) -> None:
         found = {
             "case": options.only,
             "peer": options.peer,
+            "at": round(time.time()),
             "seconds": seconds,
             "processor_seconds": processor_seconds,
         }
-        with options.append.open("a") as file:
-            file.write(json.dumps(found) + "\n")
+        _keep(found, options.append)
     gang.barrier()
     os._exit(0)
 
@@ -159,51 +161,78 @@ def _rounds(sides: Any, board: Any, gang: Any, minutes: float) -> tuple[Times, T
             return clock, processor
 
 
-def _summarize(path: Path) -> None:
-    slices = [json.loads(line) for line in path.read_text().splitlines()]
-    for case, peer in sorted({(s["case"], s["peer"] or "") for s in slices}):
-        _tell([s for s in slices if (s["case"], s["peer"] or "") == (case, peer)])
+def _keep(found: dict[str, Any], path: Path) -> None:
+    with path.open("a") as file:
+        file.write(json.dumps(found) + "\n")
 
 
-def _tell(slices: Sequence[dict[str, Any]]) -> None:
-    """What one case cost in all its slices: the engine, and the peer if there was one."""
-    case, peer = slices[0]["case"], slices[0]["peer"]
-    bare = [one["seconds"]["bare"] for one in slices]
-    result = {
+def read(path: Path) -> list[dict[str, Any]]:
+    """Every launch that was kept in a file."""
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def _tell(launches: Sequence[dict[str, Any]]) -> None:
+    for told in summaries(launches):
+        print(json.dumps(told), flush=True)
+
+
+def _key(one: dict[str, Any]) -> tuple[str, str | None]:
+    return one["case"], one["peer"]
+
+
+def summaries(launches: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """What every case cost in all its launches, alone and beside each peer."""
+    for key in sorted({_key(one) for one in launches}, key=lambda key: (key[0], key[1] or "")):
+        yield _summary(*key, [one for one in launches if _key(one) == key])
+
+
+def _summary(case: str, peer: str | None, launches: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """One case: the engine, and the peer if there was one."""
+    slices = [one for one in launches if not one.get("died")]
+    told: dict[str, Any] = {
         "case": case,
+        "peer": peer,
+        "launches": len(slices),
+        "died": len(launches) - len(slices),
+    }
+    if not slices:
+        return told
+    bare = [one["seconds"]["bare"] for one in slices]
+    told |= {
         "pairs": sum(len(rounds) for rounds in bare),
         "iteration_ms": round(1e3 * statistics.trimmed_mean([t for b in bare for t in b]), 2),
-        **_ratio(slices, "engine"),
         "bound": BOUNDS[case],
+        "engine": _cost(case, slices, ""),
+        "engine_processor": _cost(case, slices, "processor_"),
     }
-    result["passed"] = _shows(result, case, len(slices))
-    processor = _ratio(slices, "engine", "processor_")
-    result |= {f"processor_{name}": value for name, value in processor.items()}
-    result["processor_passed"] = _shows(processor, case, len(slices))
-    result["launches"] = len(slices)
-    print(json.dumps(result), flush=True)
     if peer is not None:
-        own = {
-            "case": case,
-            "peer": peer,
-            **_ratio(slices, peer),
-            **{f"processor_{k}": v for k, v in _ratio(slices, peer, "processor_").items()},
-            "engine_less_peer": _interval(slices, "engine", peer, offset=0.0),
+        told |= {
+            "tool": _interval(slices, peer, "bare", offset=1.0),
+            "tool_processor": _interval(slices, peer, "bare", kind="processor_", offset=1.0),
+            "engine_less_tool": _interval(slices, "engine", peer, offset=0.0),
+            "engine_less_tool_processor": _interval(
+                slices, "engine", peer, kind="processor_", offset=0.0
+            ),
         }
-        print(json.dumps(own), flush=True)
+    return told
 
 
-def _shows(found: dict[str, Any], case: str, launches: int) -> bool:
+def _cost(case: str, slices: Sequence[dict[str, Any]], kind: str) -> dict[str, Any]:
+    """The engine over the bare loop, and whether that shows what is wanted."""
+    ratio, low, high = _interval(slices, "engine", "bare", kind=kind, offset=1.0)
+    return {
+        "ratio": ratio,
+        "low": low,
+        "high": high,
+        "passed": _shows(low, high, case, len(slices)),
+    }
+
+
+def _shows(low: float | None, high: float | None, case: str, launches: int) -> bool:
     """Whether an interval, of several launches, can tell anything and ends below the bound."""
-    if launches < 2:
+    if launches < 2 or low is None or high is None:
         return False
-    half_width = (found["high"] - found["low"]) / 2
-    return bool(half_width <= HALF_WIDTHS.get(case, HALF_WIDTH) and found["high"] <= BOUNDS[case])
-
-
-def _ratio(slices: Sequence[dict[str, Any]], side: str, kind: str = "") -> dict[str, Any]:
-    ratio, low, high = _interval(slices, side, "bare", kind=kind, offset=1.0)
-    return {"ratio": ratio, "low": low, "high": high}
+    return (high - low) / 2 <= HALF_WIDTHS.get(case, HALF_WIDTH) and high <= BOUNDS[case]
 
 
 def _interval(

@@ -17,38 +17,47 @@ def summaries(lines: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def summary(lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """One case: how far each method was off, and what Stash's error and time are of the other's."""
+    """One case: how far each method was off, and what Stash's error and time are of the other's.
+
+    Answers are told by the iterations, or rounds, after which they were given. Stash's are held
+    against the other's last.
+    """
     truth = lines[0]["truth"]
-    reference = [line["reference"] for line in lines]
-    stash = [line["stash"] for line in lines]
+    reference = _answers([line["reference"] for line in lines])
+    stash = _answers([line["stash"] for line in lines])
+    last = list(reference.values())[-1]
     return {
         "case": lines[0]["case"],
         "bursts": lines[0]["bursts"],
         "repeats": len(lines),
         "truth_ms": {name: _ms(value) for name, value in truth.items()},
-        "reference": {
-            **_method(reference, truth),
-            "earlier": {
-                count: _errors([one["earlier"][count] for one in reference], truth)
-                for count in reference[0].get("earlier", ())
-            },
-        },
+        "reference": {count: _errors(answers, truth) for count, answers in reference.items()},
         "stash": {
-            **_method(stash, truth),
-            "rounds": _mean([one["rounds"] for one in stash]),
-            "half_width_ms": {
-                name: _ms(_mean([one["half_widths"][name] for one in stash])) for name in truth
-            },
-            "inside_interval": {name: sum(_holds(o, name, truth) for o in stash) for name in truth},
+            count: {**_errors(answers, truth), **_intervals(answers, truth)}
+            for count, answers in stash.items()
         },
         "stash_over_reference": {
-            **{
-                key: round(_mean([o[key] for o in stash]) / _mean([o[key] for o in reference]), 3)
-                for key in ("seconds", "seconds_without_start")
-            },
-            "rms_error": {name: _error_ratio(stash, reference, name, truth) for name in truth},
+            count: {
+                **{
+                    key: round(_mean([o[key] for o in answers]) / _mean([o[key] for o in last]), 3)
+                    for key in ("seconds", "seconds_without_start")
+                },
+                "rms_error": {name: _error_ratio(answers, last, name, truth) for name in truth},
+            }
+            for count, answers in stash.items()
         },
     }
+
+
+def _answers(repeats: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """By count, the answers of all repeats, each with the seconds until it was there."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for one in repeats:
+        whole = list(one["answers"].values())[-1]["seconds_without_start"]
+        for count, answer in one["answers"].items():
+            seconds = one["seconds"] - whole + answer["seconds_without_start"]
+            found.setdefault(count, []).append({**answer, "seconds": seconds})
+    return found
 
 
 def _error_ratio(
@@ -73,20 +82,23 @@ def _ratio(pairs: Sequence[tuple[float, float]]) -> float:
     return own / other if other else math.inf
 
 
-def _method(answers: Sequence[dict[str, Any]], truth: dict[str, float]) -> dict[str, Any]:
-    seconds = round(_mean([answer["seconds"] for answer in answers]), 2)
-    return {"seconds": seconds, **_errors(answers, truth)}
-
-
 def _errors(answers: Sequence[dict[str, Any]], truth: dict[str, float]) -> dict[str, Any]:
     values = {name: [answer["stalls"][name] for answer in answers] for name in truth}
     return {
-        "seconds_without_start": round(
-            _mean([answer["seconds_without_start"] for answer in answers]), 2
-        ),
+        **{
+            key: round(_mean([answer[key] for answer in answers]), 2)
+            for key in ("seconds", "seconds_without_start")
+        },
         "mean_error_ms": {n: _ms(_mean(v) - truth[n]) for n, v in values.items()},
         "rms_error_ms": {n: _ms(_rms(v, truth[n])) for n, v in values.items()},
         "spread_ms": {n: _ms(_rms(v, _mean(v))) for n, v in values.items()},
+    }
+
+
+def _intervals(answers: Sequence[dict[str, Any]], truth: dict[str, float]) -> dict[str, Any]:
+    return {
+        "half_width_ms": {n: _ms(_mean([o["half_widths"][n] for o in answers])) for n in truth},
+        "inside_interval": {n: sum(_holds(o, n, truth) for o in answers) for n in truth},
     }
 
 

@@ -73,8 +73,8 @@ NAMES = ("emulated", "cpu")
 
 
 def _emulated() -> Known:
-    """Iterations of 100 ms; exchange and preprocessing add a fifth each."""
-    world = world_with(communication=0.2, prep=0.2, iteration_seconds=0.1)
+    """Iterations of 60 ms, which fill a block; exchange and preprocessing add a fifth each."""
+    world = world_with(communication=0.2, prep=0.2, iteration_seconds=0.06)
     truth = world.truth()
     return Known(
         name="emulated",

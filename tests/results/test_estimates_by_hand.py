@@ -71,16 +71,18 @@ def test_two_launches_are_enough_to_be_the_unit() -> None:
 
 
 def test_a_trimmed_mean_leaves_out_a_fifth_at_each_end() -> None:
-    assert statistics.trimmed_mean([9.0, 0.0, 1.0, 2.0]) == 3.0  # four: nobody
+    assert statistics.trimmed_mean([9.0, 0.0]) == 4.5  # two: nobody
+    assert statistics.trimmed_mean([9.0, 0.0, 1.0]) == 1.0  # three: one each
+    assert statistics.trimmed_mean([9.0, 0.0, 1.0, 2.0]) == 1.5
     assert statistics.trimmed_mean([9.0, 0.0, 1.0, 2.0, 3.0]) == 2.0  # five: one each
     assert statistics.trimmed_mean([0.0] * 2 + [4.0] * 6 + [100.0] * 2) == 4.0
 
 
 def test_the_doubt_of_a_share_is_that_of_its_residuals() -> None:
-    # 6 of 18 is a third; each numerator less a third of its denominator: -1/3, 1/3, 0.
-    found = statistics.ratio([[1.0, 2.0, 3.0]], [[4.0, 5.0, 9.0]])
-    assert (found.value, found.mean) == pytest.approx((1 / 3, 1 / 3))
-    assert found.standard_error == pytest.approx(1 / 18 / math.sqrt(3))
+    # 2 of 6, the medians, is a third; each numerator less a third of its denominator: -1/3, 0, 0.
+    found = statistics.ratio([[1.0, 2.0, 3.0]], [[4.0, 6.0, 9.0]])
+    assert (found.value, found.mean) == pytest.approx((1 / 3, 6 / 19))
+    assert found.standard_error == pytest.approx(1.1602 * (1 / 18) / math.sqrt(3) / math.sqrt(3))
     assert (found.degrees_of_freedom, found.intermittent) == (2, False)
 
 

@@ -25,7 +25,7 @@ def contaminated(random: np.random.Generator, count: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("draw", [normal, contaminated], ids=["normal", "contaminated"])
-@pytest.mark.parametrize("rounds", [5, 20, 36])
+@pytest.mark.parametrize("rounds", [3, 4, 5, 20, 36])
 def test_the_interval_holds_the_truth_in_95_of_100_runs(draw: Draw, rounds: int) -> None:
     random = np.random.default_rng(rounds)
     runs = 1500
@@ -55,6 +55,25 @@ def test_yuen_s_interval_agrees_with_one_worked_by_hand() -> None:
     assert found.degrees_of_freedom == 5
     assert found.half_width == pytest.approx(2.570582 * math.sqrt(42.5 / 30), rel=1e-6)
     assert found.mean == pytest.approx(14.5)
+
+
+@pytest.mark.parametrize("rounds", [[1.0, 40.0, 2.0], [1.0, 40.0, 2.0, 2.0]], ids=["3", "4"])
+def test_one_spoiled_round_of_few_does_not_move_the_estimate(rounds: list[float]) -> None:
+    found = statistics.estimate([rounds], iteration_seconds=1.0)
+    assert found.value == 2.0 and not found.intermittent
+    assert found.mean == pytest.approx(sum(rounds) / len(rounds))
+    assert found.low is not None and found.low < 0  # how sure that is, all rounds tell
+
+
+def test_few_rounds_have_the_mean_s_interval_made_wider_for_a_median() -> None:
+    three, four = (
+        statistics.estimate([[1.0, 2.0, 3.0]]),
+        statistics.estimate([[1.0, 2.0, 3.0, 4.0]]),
+    )
+    # Variances of medians of three and four normal values: 0.4487 and 0.2982.
+    assert three.standard_error == pytest.approx(math.sqrt(0.4487) * 1.0, rel=1e-3)
+    assert four.standard_error == pytest.approx(math.sqrt(0.2982 * 5 / 3), rel=1e-3)
+    assert (three.degrees_of_freedom, four.degrees_of_freedom) == (2, 3)
 
 
 def test_the_smallest_detectable_stall_is_found_in_4_of_5_runs() -> None:

@@ -1,7 +1,8 @@
 """How a stall is estimated from the rounds of a run, and how sure that is.
 
 Inputs are one number per round, grouped by launch. The estimate is a 20 % trimmed mean with Yuen's
-t-type interval; where trimming hides something that really happens, the plain mean leads.
+t-type interval; where trimming hides something that really happens, the plain mean leads. Of three
+rounds and more at least one is left out at each end: a single one may be spoiled.
 """
 
 from __future__ import annotations
@@ -17,6 +18,10 @@ from stash.results.student import quantile
 Launches = Sequence[Sequence[float]]
 
 TRIM = 0.2
+#: With fewer rounds than this, what is kept is too little for Yuen's interval. It is then that of
+#: the mean, made wider by what a median of normal values (3 or 4 of them) scatters beyond a mean.
+FEW_ROUNDS = 5
+MEDIAN_OVER_MEAN = {3: 1.1602, 4: 1.0921}
 CONFIDENCE = 0.95
 POWER = 0.80
 #: Mean and trimmed mean part when they differ by this many standard errors of their difference
@@ -133,9 +138,9 @@ def prediction_half_width(
 
 
 def trimmed_mean(values: Sequence[float] | np.ndarray) -> float:
-    """The mean without the lowest and the highest 20 %."""
+    """The mean without the lowest and the highest 20 %; of three or four values, their median."""
     ordered = np.sort(np.asarray(values, dtype=float))
-    cut = int(TRIM * len(ordered))
+    cut = _cut(len(ordered))
     return float(np.mean(ordered[cut : len(ordered) - cut]))
 
 
@@ -174,17 +179,22 @@ def _standard_error(values: np.ndarray, *, use_mean: bool) -> tuple[float | None
     count = len(values)
     if count < 2:
         return None, 0
-    if use_mean:
-        return float(np.std(values, ddof=1)) / math.sqrt(count), count - 1
-    cut = int(TRIM * count)
+    if use_mean or count < FEW_ROUNDS:
+        wider = 1.0 if use_mean else MEDIAN_OVER_MEAN.get(count, 1.0)
+        return wider * float(np.std(values, ddof=1)) / math.sqrt(count), count - 1
     spread = float(np.std(_winsorised(values), ddof=1))
-    kept = count - 2 * cut
+    kept = count - 2 * _cut(count)
     # Yuen (1974): the winsorised sum of squares over the degrees of freedom of what was kept.
     return spread * math.sqrt((count - 1) / (kept * (kept - 1))), kept - 1
 
 
+def _cut(count: int) -> int:
+    """How many rounds are left out at each end."""
+    return max(int(TRIM * count), 1 if count > 2 else 0)
+
+
 def _winsorised(values: np.ndarray) -> np.ndarray:
-    cut = int(TRIM * len(values))
+    cut = _cut(len(values))
     ordered = np.sort(values)
     clipped: np.ndarray = np.clip(values, ordered[cut], ordered[len(values) - 1 - cut])
     return clipped
@@ -193,11 +203,10 @@ def _winsorised(values: np.ndarray) -> np.ndarray:
 def _has_parted(values: np.ndarray, iteration_seconds: float) -> bool:
     """Whether mean and trimmed mean differ by more than chance and by more than a trifle."""
     count = len(values)
-    cut = int(TRIM * count)
-    if cut == 0:
+    if count < FEW_ROUNDS:
         return False
     gap = _mean(values) - trimmed_mean(values)
-    influence = values - _winsorised(values) * count / (count - 2 * cut)
+    influence = values - _winsorised(values) * count / (count - 2 * _cut(count))
     error = float(np.std(influence, ddof=1)) / math.sqrt(count)
     return (
         abs(gap) > PARTED_FRACTION * iteration_seconds and abs(gap) > PARTED_STANDARD_ERRORS * error
