@@ -93,3 +93,13 @@ def test_rounds_go_on_where_an_earlier_profile_ended() -> None:
     world.run(plan_of(*TRUE, nodes=2, max_rounds=5, earlier_rounds=2), earlier=before)
     assert [one.number for one in world.rounds] == [2, 3, 4]
     assert world.rounds[0].at_seconds > before[-1].at_seconds
+
+
+def test_workers_that_only_wait_have_no_say_in_how_long_loader_blocks_are() -> None:
+    quick = {**TRUE, "node": 0.01, "warm": 0.01}
+    steps = ("node", "warm", "scaleout")
+    alone = World(steady(**quick)).run(plan_of("node", "warm", max_rounds=1))
+    beside = World(steady(**quick), size=4).run(plan_of(*steps, nodes=2, max_rounds=1))
+    for told in ("lead_in_iterations", "block_iterations"):
+        lengths = [getattr(world.facts.calibration, told)["warm"] for world in (alone, beside)]
+        assert lengths[0] == lengths[1]

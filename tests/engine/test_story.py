@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,14 @@ import pytest
 from engine.worlds import ALL, QUIET, FakeWorker, ThreadGang, World, plan_of, steady
 from profiles import rounds_of
 from stash.engine.feed import Window
-from stash.engine.measure import Measurement, _block_of, _even_after, _settled, elapsed_per_round
+from stash.engine.measure import (
+    Measurement,
+    _block_of,
+    _bursts_to_fill,
+    _even_after,
+    _settled,
+    elapsed_per_round,
+)
 from stash.results.recording import Phase
 from stash.results.steps import STEP_BY_NAME
 
@@ -205,7 +213,7 @@ def test_money_is_counted_for_every_node_and_with_the_next_round() -> None:
         plan = plan_of(
             "unsynced", "node", max_usd=0.01, price_usd_per_hour=3.6, nodes=nodes, half_width=1e-9
         )
-        ended = World(uneven(), size=1).run(plan)
+        ended = World(uneven(), size=nodes).run(plan)
         assert ended.end.reason == "max-usd"
         spent = ended.rounds[-1].at_seconds / 3600 * 3.6 * nodes
         a_round = elapsed_per_round(ended.rounds) / 3600 * 3.6 * nodes
@@ -231,11 +239,11 @@ def test_a_limit_is_for_the_end_of_the_next_round(limit: str) -> None:
 
 def uneven() -> Callable[[int, str, int, float], float]:
     """Steps whose difference is never the same, so that nothing is ever sure."""
-    turn = {"number": 0}
+    turn: Counter[int] = Counter()
 
     def durations(rank: int, mode: str, since: int, now: float) -> float:
-        turn["number"] += 1
-        return 0.05 + 0.01 * (turn["number"] * 7 % 5)
+        turn[rank] += 1
+        return 0.05 + 0.01 * (turn[rank] * 7 % 5)
 
     return durations
 
@@ -276,6 +284,24 @@ def test_the_lead_in_ends_where_every_later_burst_is_even(
     bursts: list[float], most: int, lead: int
 ) -> None:
     assert _even_after(bursts, most=most) == lead
+
+
+@pytest.mark.parametrize(
+    ("first", "turnovers"),
+    [
+        (1.0, 2),  # loaders are far faster: twice is enough to forget the start
+        (1.5, 2),  # half as long as training
+        (1.7, 4),  # 1 / 0.3
+        (1.78, 5),  # 1 / 0.22
+        (1.9, 6),  # 1 / 0.1, and no more than six
+        (2.5, 6),
+    ],
+)
+def test_the_nearer_loaders_are_to_training_the_longer_a_queue_takes(
+    first: float, turnovers: int
+) -> None:
+    assert _bursts_to_fill([first, 9.0, 1.0], depth=3) == 3 * turnovers
+    assert _bursts_to_fill([2 * first, 9.0, 2.0], depth=1) == turnovers
 
 
 def fitted(window: Window, *, unit: int, available: int | None) -> tuple[int, int, int]:
@@ -370,3 +396,26 @@ def test_a_plan_without_real_data_never_opens_a_loader() -> None:
     facts = world.facts
     assert (facts.preprocessing, facts.storage) == (None, None)
     assert facts.calibration.loader_start_seconds is None
+    assert facts.calibration.window_batches == 2  # nobody asks: a batch of each part
+
+
+def test_a_trial_runs_through_its_window_once() -> None:
+    world = World(steady(node=0.01, warm=0.2), unit=2, prefetched=4)
+    log = world.run(plan_of("node", "warm", max_rounds=1)).workers[0].log
+    opened = log.index("open")
+    assert log[opened:].index("synchronize") - 1 == (2 + 4) + 2 * 2  # lead-in and timed part
+
+
+def test_a_block_is_filled_by_bursts_as_they_are_in_the_end() -> None:
+    """Two batches wait to be made; then every iteration takes 10 ms."""
+
+    def durations(rank: int, mode: str, since: int, now: float) -> float:
+        return 0.3 if mode == "warm" and since < 2 else 0.01
+
+    calibration = World(durations).run(plan_of("node", "warm", max_rounds=1)).facts.calibration
+    assert calibration.block_iterations["warm"] >= 5
+
+
+def test_only_the_first_worker_rests_so_that_what_was_told_is_shown() -> None:
+    world = World(steady(**TRUE)).run(plan_of(max_rounds=3))
+    assert [worker.rests for worker in world.workers] == [5 + 3, 0]  # phases and rounds

@@ -77,6 +77,7 @@ class FakeWorker:
         self.watched = 0  # telemetry that has begun and not ended
         self.bytes_read: int | None = 0
         self.peak: int | None = None
+        self.rests = 0
         self.prepare_seconds = 1.0  # for four batches
         self.read_seconds = 0.1  # for as many samples
         self.unit = world.unit
@@ -162,6 +163,7 @@ class FakeWorker:
         self.beats.append(doing)
 
     def rest(self) -> None:
+        self.rests += 1
         self.now += self.world.overhead
 
     def facts(self, calibration: Calibration, rates: tuple[Rate | None, Rate | None]) -> Facts:

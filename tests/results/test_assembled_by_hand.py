@@ -19,7 +19,8 @@ from profiles import (
     recording_of,
     workload,
 )
-from stash.results.assemble import Outcome, Recording, assemble
+from stash.results import statistics
+from stash.results.assemble import Outcome, Recording, _scatter, assemble, interval
 from stash.results.profile import Profile
 from stash.results.recording import Block, Check, End, Rate, Round
 
@@ -221,3 +222,18 @@ def test_loaders_that_are_not_timed_start_at_no_cost_and_launches_share_theirs()
     first = assemble(recording, OUTCOME).epoch.first
     assert first is not None
     assert first.seconds.estimate == pytest.approx(157 * 0.250 + 1.5)
+
+
+def test_an_estimate_is_scaled_with_both_ends_of_its_interval() -> None:
+    found = interval(statistics.estimate([[1.0, 3.0]]), 2.0)
+    whole = interval(statistics.estimate([[1.0, 3.0]]))
+    assert whole.low is not None and whole.high is not None
+    assert (whole.estimate, whole.high - 2.0) == pytest.approx((2.0, 12.7062), rel=1e-4)
+    ends = (found.estimate, found.low, found.high)
+    assert ends == pytest.approx((4.0, 2 * whole.low, 2 * whole.high))
+
+
+def test_two_values_are_enough_to_tell_how_far_a_third_may_lie() -> None:
+    assert _scatter([5.0]) == 0.0
+    # Mean 2, standard error 1, one degree of freedom.
+    assert _scatter([1.0, 3.0]) == pytest.approx(12.7062 * math.sqrt(3), rel=1e-4)

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from profiles import HAND_WORKED, noisy, profile_of
 from stash.errors import StashError
 from stash.results import document
-from stash.results.document import Interval
+from stash.results.document import Interval, derived
 from stash.results.profile import Profile
 
 LIMITS: list[tuple[Any, list[Any], list[Any]]] = [
@@ -68,3 +68,8 @@ def test_a_file_larger_than_any_profile_is_not_even_read(
     monkeypatch.setattr(document, "MAX_FILE_BYTES", path.stat().st_size - 1)
     with pytest.raises(StashError, match="larger than any profile"):
         Profile.load(path)
+
+
+def test_what_is_made_from_a_document_s_numbers_has_no_bounds() -> None:
+    made = derived(2e20, 1e20, 3e20)
+    assert (made.estimate, made.low, made.high) == (2e20, 1e20, 3e20)

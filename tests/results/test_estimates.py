@@ -73,3 +73,16 @@ def test_a_step_is_told_by_its_mean_only_where_it_holds_an_intermittent_stall() 
 def test_without_a_step_of_compute_nothing_is_called_intermittent() -> None:
     rounds = [{"warm": 0.4 if number % 5 == 0 else 0.2} for number in range(40)]
     assert Times.of(rounds_of([rounds])).step("warm").value == pytest.approx(0.2)
+
+
+def test_an_intermittent_stall_is_found_also_where_compute_itself_varies() -> None:
+    """Iterations vary by half; one in five waits for 50 ms: in the difference that stands out."""
+    rounds = [
+        {"solo": (solo := 0.1 + 0.01 * (7 * number % 11)), "node": solo + 0.05 * (number % 5 == 0)}
+        for number in range(40)
+    ]
+    times = Times.of(rounds_of([rounds]))
+    assert times.difference(((+1, "node"), (-1, "solo"))).intermittent
+    assert not times.difference(((+1, "node"), (+1, "solo"))).intermittent
+    mean = sum(one["node"] for one in rounds) / len(rounds)
+    assert times.step("node").value == pytest.approx(mean)

@@ -12,6 +12,7 @@ from stash.results.steps import (
     Who,
     compute_step,
     stalls_of,
+    usual_steps,
     whole_iteration,
 )
 from stash.results.whole import iteration_seconds
@@ -162,3 +163,24 @@ def test_as_many_workers_run_spread_as_on_one_node(
         if who.includes(rank, nodes=nodes, workers_per_node=workers_per_node)
     ]
     assert found == running
+
+
+@pytest.mark.parametrize(
+    ("workers", "cuda", "nodes", "steps"),
+    [
+        (1, False, 1, ("node", "warm", "cold")),
+        (2, False, 1, ("solo", "unsynced", "node", "warm", "cold")),
+        (1, True, 1, ("node", "warm", "cold", "staged")),
+        (1, False, 2, ("node", "warm", "cold", "scaleout")),
+        (
+            2,
+            False,
+            2,
+            ("solo", "unsynced", "node", "warm", "cold", "cluster", "spread", "scaleout"),
+        ),
+    ],
+)
+def test_one_worker_of_a_node_has_nobody_to_wait_for_there(
+    workers: int, cuda: bool, nodes: int, steps: tuple[str, ...]
+) -> None:
+    assert usual_steps(workers, has_cuda=cuda, nodes=nodes) == steps

@@ -469,7 +469,7 @@ class Measurement:
         return who.includes(
             self._gang.rank if rank is None else rank,
             nodes=nodes,
-            workers_per_node=max(1, self._gang.size // nodes),
+            workers_per_node=self._gang.size // nodes,
         )
 
     def _catch_up(self, lead: int, timed: int) -> Told[float]:

@@ -50,7 +50,7 @@ class Workers:
 def workers_of(step: str, blocks: Iterable[Block]) -> Workers | None:
     """Where two or more ran, in two rounds or more. Blocks are those of one step, in order."""
     rows = [_per_iteration(block) for block in blocks]
-    complete = [row for row in rows if row is not None and len(row) > 1]
+    complete = [row for row in rows if row is not None]
     count = min((len(row) for row in complete), default=0)
     if count < 2 or len(complete) < 2:
         return None
