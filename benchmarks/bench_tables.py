@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def with_tables(text: str) -> str:
-    """The page, with every marked table as the slices have it."""
+    """The page, with every marked table as the slices have it; a page may leave some out."""
     made = tables()
     return MARKED.sub(lambda found: found[1] + "\n" + made[found[2]] + "\n\n" + found[3], text)
 

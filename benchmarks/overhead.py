@@ -2,13 +2,13 @@
 
 Both loops run in the same two workers, block by block in random order, with plain gloo and plain
 DDP on one side and the switchable group, the replay feed and the step hooks on the other. With
-`--peer`, the loop under another tool runs between them. Every block has a lead-in that is not
-timed, because the first iterations after a switch carry something of the side before. Where a model
-lies in memory matters by percents, so there are many short launches, every other one with the
-engine's model built first, and they are the unit of the interval. In the cases `idle` nothing is
-switched: a script's own loader and its own group, through all seams; only its learning rate is
-held, as in every step on the engine. A launch in which another tool brings a worker down is counted
-apart.
+`--peer`, the loop under another tool runs between them; a launch in which that tool brings a worker
+down is counted apart. Every block has a lead-in that is not timed, because the first iterations
+after a switch carry something of the side before. Where a model lies in memory matters by percents,
+so there are many short launches, every other one with the engine's model built first, and they are
+the unit of the interval (a trimmed mean over launches). In the cases `idle` nothing is switched: a
+script's own loader and its own group, through all seams; only its learning rate is held, as in
+every step on the engine.
 
     python benchmarks/overhead.py [--minutes 6] [--only conv] [--peer torch-profiler]
     python benchmarks/overhead.py --only conv --launches 4 --minutes 1 --append F   a slice of it
@@ -44,7 +44,8 @@ HALF_WIDTHS = {"emulated": 0.003, "idle-emulated": 0.003}
 HALF_WIDTH = 0.01
 PEERS = ("torch-profiler", "torch-profiler-stacks", "traceml")
 LEAD_IN = 2
-BLOCK_SECONDS = 0.15
+#: Beside a lead-in of two iterations; short ones would leave most of the time to lead-ins.
+BLOCK_SECONDS = 0.5
 CALIBRATING_ROUNDS = 5
 
 #: Side to seconds per iteration of every round, by the clock and of processors.
@@ -238,13 +239,16 @@ def _shows(low: float | None, high: float | None, case: str, launches: int) -> b
 def _interval(
     slices: Sequence[dict[str, Any]], side: str, less: str, *, kind: str = "", offset: float
 ) -> list[float | None]:
-    """One side less another, over the bare loop's time; differences are taken within rounds."""
-    extra, base = [], []
+    """One side less another, over the bare loop's time; differences are taken within rounds.
+
+    Every launch is one number. A launch that the machine disturbed is trimmed, as a round is.
+    """
+    parts = []
     for one in slices:
         times = one[f"{kind}seconds"]
-        extra.append([s - t for s, t in zip(times[side], times[less], strict=True)])
-        base.append(times["bare"])
-    found = statistics.ratio(extra, base)
+        extra = [s - t for s, t in zip(times[side], times[less], strict=True)]
+        parts.append(statistics.trimmed_mean(extra) / statistics.trimmed_mean(times["bare"]))
+    found = statistics.estimate([parts])
     ends = (found.value, found.low, found.high)
     return [None if end is None else round(offset + end, 4) for end in ends]
 

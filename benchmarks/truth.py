@@ -6,7 +6,7 @@ unless what measures has changed since.
 Disks that are throttled and links that are shaped need root.
 
     python benchmarks/truth.py --out FOLDER [--only NAME ...] [--minutes M]
-    python benchmarks/truth.py --out FOLDER --write docs     the pages, from what lies in the folder
+    python benchmarks/truth.py --out FOLDER --write docs     the pages, renewed from that folder
     python benchmarks/truth.py --list
 """
 
@@ -36,6 +36,8 @@ from truth_worlds import FACTORY, VARIABLE, WORKERS, World, write_files
 from stash.lab import network, resources
 
 HALF_WIDTH = "0.5%"
+#: What coverage_by_kind.py has kept.
+COVERAGE = Path(__file__).parent / "measured" / "coverage.jsonl"
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 MEASURING_MODULES = ("truth", "truth_worlds", "truth_experiments", "recurrence")
 MEASURING_ROOMS = ("engine", "lab", "results", "workloads")
@@ -51,7 +53,7 @@ def main() -> None:
     elif options.write:
         from truth_report import write_pages
 
-        write_pages(options.out, options.write)
+        write_pages(options.out, options.write, options.coverage)
     else:
         run_all(chosen, options.out, options.minutes)
 
@@ -258,6 +260,9 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", metavar="NAME", help="these; * and ? as in file names")
     parser.add_argument("--minutes", type=float, default=4.0, help="at most, for one experiment")
     parser.add_argument("--write", type=Path, metavar="DOCS", help="write truth.md, .svg and .json")
+    parser.add_argument(
+        "--coverage", type=Path, default=COVERAGE, metavar="FILE", help="launches for that page"
+    )
     parser.add_argument("--list", action="store_true", help="tell the experiments")
     return parser.parse_args()
 

@@ -28,16 +28,24 @@ from truth_numbers import (
 
 LEAKAGE_BAR = 2.0
 COVERAGE_BAR = (0.90, 0.99)
-COVERAGE = "coverage.jsonl"
+#: What makes one row of coverage comparable with another.
+ALIKE = ("kind", "bursts", "uneven", "rounds")
 
 
-def write_pages(folder: Path, docs: Path) -> None:
-    """Rewrite the three files."""
-    results = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+def write_pages(folder: Path, docs: Path, launches: Path) -> None:
+    """Rewrite the three files; what was not measured anew stays as the last ones have it.
+
+    `launches` is what coverage_by_kind.py has kept.
+    """
+    earlier = _earlier(docs / "truth.json")
+    measured = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+    results = _renewed(earlier["experiments"], measured, ("name",))
     if not results:
         raise SystemExit(f"There is no result in {folder}; run the experiments first.")
     results.sort(key=lambda one: (one["created"], one["name"]))
-    coverage = _coverage_in(folder)
+    covered = summaries(launches) if launches.exists() else []
+    coverage = _renewed(earlier["coverage"], covered, ALIKE)
+    coverage.sort(key=lambda one: (one["bursts"], -one["rounds"], KINDS.index(one["kind"])))
     fits = {kind: fit_of(sweep) for kind in KINDS if len(sweep := sweep_of(results, kind)) > 2}
     summary = {
         "fits": {kind: {**asdict(fit), "met": fit.met} for kind, fit in fits.items()},
@@ -50,10 +58,19 @@ def write_pages(folder: Path, docs: Path) -> None:
     (docs / "truth.md").write_text(_page(results, fits, coverage))
 
 
-def _coverage_in(folder: Path) -> list[dict[str, Any]]:
-    """What coverage_by_kind.py --append has kept beside the results."""
-    path = folder / COVERAGE
-    return summaries(path) if path.exists() else []
+def _earlier(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        return {"experiments": [], "coverage": []}
+    kept: dict[str, Any] = json.loads(path.read_text())
+    return kept
+
+
+def _renewed(
+    earlier: Sequence[Result], later: Sequence[Result], keys: Sequence[str]
+) -> list[Result]:
+    """The later ones, and those of the earlier ones that have no successor."""
+    by_key = {tuple(one[key] for key in keys): one for one in (*earlier, *later)}
+    return list(by_key.values())
 
 
 def _page(
@@ -182,6 +199,7 @@ def _coverage(coverage: Sequence[dict[str, Any]]) -> str:
             f"`{one['kind']}`",
             ("loaded in bursts" if one["bursts"] else "as it is")
             + ("" if one["uneven"] else ", ideal devices"),
+            str(one["rounds"]),
             f"{one['covered']} of {one['profiles']}",
             f"{one['truth_ms']:.2f}",
             f"{one['mean_half_width_ms']:.2f}",
@@ -189,16 +207,21 @@ def _coverage(coverage: Sequence[dict[str, Any]]) -> str:
         ]
         for one in coverage
     ]
+    command = "python benchmarks/coverage_by_kind.py"
     words = (
-        "Launches of two worlds, their rounds cut into profiles of as many rounds as a profile\n"
-        "has at least: one world with communication, contention and prep at once, and one with a\n"
-        "slow disk. Iterations of both vary, evenly by +-2 %: the doubt that intervals tell of is\n"
-        "then larger than what closed forms leave out. 95 % intervals should hold the truth in 90\n"
-        "to 99 of 100 profiles. `python benchmarks/coverage_by_kind.py [--bursts] --append\n"
-        f"build/truth/{COVERAGE}`, before `make truth` writes this page.\n\n"
+        "Launches of two worlds, their rounds cut into profiles: one world with communication,\n"
+        "contention and prep at once, and one with a slow disk, whose rounds take longer, so that\n"
+        "its profiles have fewer. Iterations of both vary, evenly by +-2 %: the doubt that\n"
+        "intervals tell of is then larger than what closed forms leave out. 95 % intervals should\n"
+        "hold the truth in 90 to 99 of 100 profiles. Bursts load every core for 0.5 to 4 s, with\n"
+        "pauses of 1 to 8 s. The network stall has its own benchmark ([clusters](clusters.md)).\n\n"
+        "```\n"
+        f"{command} --append benchmarks/measured/coverage.jsonl\n"
+        f"{command} --bursts --append benchmarks/measured/coverage.jsonl\n"
+        "```\n\n"
     )
-    head = ["stall", "machine", "intervals that hold the truth", "truth, ms"]
-    return words + _table([*head, "mean half-width, ms", "mean error, ms"], rows)
+    head = ["stall", "machine", "rounds of a profile", "intervals that hold the truth"]
+    return words + _table([*head, "truth, ms", "mean half-width, ms", "mean error, ms"], rows)
 
 
 def _missed(

@@ -84,9 +84,14 @@ def test_launches_are_the_unit_however_many_rounds_they_have() -> None:
     ratios = [1.00, 1.01, 1.02, 1.03, 1.04]
     (told,) = overhead.summaries([a_slice(r) for r in ratios])
     assert (told["launches"], told["pairs"], told["engine"]["ratio"]) == (5, 30, 1.02)
-    # Five launches with a standard deviation of 0.0158: 2.776 * 0.0158 / sqrt(5).
+    # Winsorised: 1.01 1.01 1.02 1.03 1.03; three are kept: 4.303 * 0.01 * sqrt(4 / (3 * 2)).
     half_width = (told["engine"]["high"] - told["engine"]["low"]) / 2
-    assert half_width == pytest.approx(0.0196, abs=2e-4)
+    assert half_width == pytest.approx(0.0351, abs=2e-4)
+
+
+def test_one_launch_that_the_machine_disturbed_moves_nothing() -> None:
+    (told,) = overhead.summaries([a_slice(r) for r in [1.001] * 5 + [1.4]])
+    assert told["engine"]["ratio"] == 1.001
 
 
 def test_an_interval_too_wide_to_tell_shows_nothing() -> None:
@@ -97,7 +102,7 @@ def test_an_interval_too_wide_to_tell_shows_nothing() -> None:
 
 
 def test_a_peer_is_told_beside_the_engine() -> None:
-    (told,) = overhead.summaries([a_slice(1.01, peer=1.05)])
+    (told,) = overhead.summaries([a_slice(1.01, peer=1.05)] * 2)
     assert (told["engine"]["ratio"], told["peer"], told["tool"][0]) == (1.01, "traceml", 1.05)
     assert told["engine_less_tool"] == [-0.04, -0.04, -0.04]
     assert told["engine_less_tool_processor"] == [-0.04, -0.04, -0.04]

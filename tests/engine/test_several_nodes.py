@@ -103,3 +103,18 @@ def test_workers_that_only_wait_have_no_say_in_how_long_loader_blocks_are() -> N
     for told in ("lead_in_iterations", "block_iterations"):
         lengths = [getattr(world.facts.calibration, told)["warm"] for world in (alone, beside)]
         assert lengths[0] == lengths[1]
+
+
+def test_workers_that_were_held_catch_up_after_a_trial_and_not_beside_it() -> None:
+    ran: list[tuple[int, str, float, float]] = []
+
+    def durations(rank: int, mode: str, since: int, now: float) -> float:
+        ran.append((rank, mode, now, now + 0.1))
+        return 0.1
+
+    World(durations, size=4).run(plan_of("node", "warm", "scaleout", nodes=2, max_rounds=1))
+    tried = [(begin, end) for rank, mode, begin, end in ran if rank == 0 and mode != "scaleout"]
+    after = [(begin, end) for rank, mode, begin, end in ran if rank == 2 and mode == "idle"]
+    assert tried and after
+    for begin, end in after:
+        assert not any(begin < other_end and other_begin < end for other_begin, other_end in tried)

@@ -261,8 +261,9 @@ def test_the_pages_tell_what_misses_its_bar(tmp_path: Path) -> None:
     intervals = [[1.0, 0.9, 1.1]] * 40 + [[1.2, 1.1, 1.3]] * 10
     launch = {"bursts": True, "uneven": 0.02, "rounds": 20}
     launch["kinds"] = {"prep": {"truth": 1.0, "found": intervals}}
-    (results / "coverage.jsonl").write_text(2 * (json.dumps(launch) + "\n"))
-    truth_report.write_pages(results, tmp_path)
+    launches = tmp_path / "coverage.jsonl"
+    launches.write_text(2 * (json.dumps(launch) + "\n"))
+    truth_report.write_pages(results, tmp_path, launches)
     page = (tmp_path / "truth.md").read_text()
     missed = page.partition("## What misses its bar")[2]
     assert "- `fetch`: slope or intercept" in missed and "- `prep`:" not in missed
@@ -271,6 +272,15 @@ def test_the_pages_tell_what_misses_its_bar(tmp_path: Path) -> None:
     kept = json.loads((tmp_path / "truth.json").read_text())
     assert kept["fits"]["prep"]["met"] and not kept["fits"]["fetch"]["met"]
     assert len(kept["experiments"]) == 8
+
+    again = tmp_path / "again"
+    again.mkdir()
+    (again / "one.json").write_text(json.dumps(made_up("fetch-1.0", "fetch", 1.0, 0.5)))
+    truth_report.write_pages(again, tmp_path, tmp_path / "no launches")
+    renewed = json.loads((tmp_path / "truth.json").read_text())
+    assert renewed["coverage"] == kept["coverage"]  # what is not measured again stays
+    found = {one["name"]: one["measured"] for one in renewed["experiments"]}
+    assert len(found) == 8 and found["fetch-1.0"]["fetch"]["estimate"] == pytest.approx(1.5)
 
 
 def test_an_experiment_that_has_its_result_is_not_run_again(

@@ -142,4 +142,14 @@ def test_a_link_that_becomes_slower_is_told_with_both_times() -> None:
 
 def test_a_link_that_stays_as_it_is_passes() -> None:
     assert found(across(*[0.15] * 12))["steady network"].status == "pass"
+    assert found(across(*[0.15] * 10))["steady network"].status == "pass"
     assert "steady network" not in found(across(*[0.15] * 9))
+
+
+def test_a_link_that_becomes_faster_is_told_as_well() -> None:
+    assert found(across(*[0.3] * 6, *[0.15] * 6))["steady network"].status == "warn"
+
+
+def test_halves_that_differ_no_more_than_their_rounds_do_pass() -> None:
+    first = [0.15, 0.25, 0.20, 0.30, 0.10, 0.20]
+    assert found(across(*first, *(t + 0.03 for t in first)))["steady network"].status == "pass"
