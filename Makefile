@@ -51,17 +51,20 @@ oldest:
 mutants: $(TOOLS)
 	$(BIN)/python benchmarks/mutants.py --write docs
 
-# Longer proofs with figures for docs/benchmarks.md; hours on two cores.
+# Longer proofs with figures for docs/benchmarks.md; hours on two cores. What they measure is added to
+# the slices in benchmarks/measured: for another machine, empty those first.
+MEASURED := benchmarks/measured
 bench: $(TOOLS)
-	$(BIN)/python benchmarks/overhead.py
-	$(BIN)/python benchmarks/overhead.py --peer torch-profiler
-	$(BIN)/python benchmarks/overhead.py --peer torch-profiler-stacks
-	$(BIN)/python benchmarks/overhead.py --peer traceml
-	$(BIN)/python benchmarks/side_by_side.py
-	$(BIN)/python benchmarks/side_by_side.py --bursts
+	$(BIN)/python benchmarks/overhead.py --append $(MEASURED)/overhead.jsonl
+	for tool in torch-profiler torch-profiler-stacks traceml; do for case in conv tiny-layers; do \
+	  $(BIN)/python benchmarks/overhead.py --only $$case --peer $$tool --append $(MEASURED)/overhead.jsonl || exit 1; \
+	done; done
+	$(BIN)/python benchmarks/side_by_side.py --append $(MEASURED)/side_by_side.jsonl
+	$(BIN)/python benchmarks/side_by_side.py --bursts --append $(MEASURED)/side_by_side.jsonl
+	$(BIN)/python benchmarks/bench_tables.py --write docs
+	$(BIN)/python benchmarks/coverage_by_kind.py --append $(MEASURED)/coverage.jsonl
+	$(BIN)/python benchmarks/coverage_by_kind.py --bursts --append $(MEASURED)/coverage.jsonl
 	$(BIN)/python benchmarks/coverage.py
-	$(BIN)/python benchmarks/coverage_by_kind.py
-	$(BIN)/python benchmarks/coverage_by_kind.py --bursts
 	$(BIN)/python benchmarks/epochs.py
 	$(BIN)/python benchmarks/overlap.py
 	$(BIN)/python benchmarks/predict_speed.py

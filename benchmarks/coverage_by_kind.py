@@ -15,16 +15,17 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import math
 import os
 import statistics
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import slices
 from load import bursts
 from truth import surroundings
 from truth_experiments import ALL_STEPS, Experiment, world_with
@@ -61,7 +62,7 @@ def main() -> None:
 
 def summaries(path: Path) -> list[dict[str, Any]]:
     """What all launches say that were kept in a file."""
-    return _told([json.loads(line) for line in path.read_text().splitlines()])
+    return _told(slices.read(path))
 
 
 def _launches(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
@@ -77,11 +78,11 @@ def _launches(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
                     "uneven": options.uneven,
                     "rounds": options.rounds,
                     "seed": seed,
+                    "at": round(time.time()),
                     "kinds": kinds,
                 }
                 if options.append is not None:
-                    with options.append.open("a") as file:
-                        file.write(json.dumps(launch) + "\n")
+                    slices.keep(launch, options.append)
                 yield launch
 
 

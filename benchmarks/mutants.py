@@ -1,7 +1,7 @@
 """Would the tests notice? Mistakes are put into the shipped code one at a time; tests must fail.
 
     python benchmarks/mutants.py --named                      every mistake that has a name
-    python benchmarks/mutants.py --random 100 --seed 2        a random sample
+    python benchmarks/mutants.py --random 100 --seed 3        a random sample
     python benchmarks/mutants.py --write docs                 both, and docs/mutants.md from them
 
 With `--resume FILE` every verdict is appended to a file; a run that was stopped goes on from there.
@@ -108,7 +108,9 @@ def _random_part(drawn: Sequence[Verdict]) -> list[str]:
         "",
         "One comparison, operator, number, return or call, changed at random, in the results room "
         "and in the measuring story.",
-        "Text, annotations, decorators and arguments of errors are left out.",
+        "Text, annotations, decorators, assertions and arguments of errors are left out. On "
+        "2026-11-17 tests were added for what",
+        "seed 2 had missed, 18 of 100.",
         "",
         "| file | caught | drawn |",
         "|---|---|---|",
@@ -129,7 +131,7 @@ def _parse() -> argparse.Namespace:
     )
     parser.add_argument("--named", action="store_true", help="mistakes that have a name")
     parser.add_argument("--random", type=int, metavar="N", help="so many random ones")
-    parser.add_argument("--seed", type=int, default=2, help="of the random sample")
+    parser.add_argument("--seed", type=int, default=3, help="of the random sample")
     parser.add_argument("--write", type=Path, metavar="FOLDER", help="both, told in its mutants.md")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="mutants at a time")
     parser.add_argument("--resume", type=Path, metavar="FILE", help="keep verdicts here")

@@ -21,6 +21,8 @@ import argparse
 import json
 import os
 import random
+import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -28,6 +30,8 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+import slices
 
 from stash.results import statistics
 
@@ -57,7 +61,7 @@ def main() -> None:
     if "RANK" in os.environ:
         _worker(options)
     elif options.summary is not None:
-        _tell(read(options.summary))
+        _tell(slices.read(options.summary))
     else:
         for case in [options.only] if options.only else BOUNDS:
             _measure(case, options)
@@ -66,13 +70,15 @@ def main() -> None:
 def _measure(case: str, options: argparse.Namespace) -> None:
     """Launches that share the time, and what all say together, those before them too."""
     with tempfile.TemporaryDirectory(prefix="stash-overhead-") as folder:
-        slices = (options.append or Path(folder) / "slices").resolve()
+        kept = (options.append or Path(folder) / "slices").resolve()
         for number in range(options.launches):
-            _launch(case, ("bare", "engine")[number % 2], slices, options)
-        _tell([one for one in read(slices) if _key(one) == (case, options.peer)])
+            _launch(case, ("bare", "engine")[number % 2], kept, options)
+        _tell(
+            [one for one in slices.read(kept) if _key(one) == (case, options.peer, BLOCK_SECONDS)]
+        )
 
 
-def _launch(case: str, first: str, slices: Path, options: argparse.Namespace) -> None:
+def _launch(case: str, first: str, kept: Path, options: argparse.Namespace) -> None:
     from overhead_sides import serving
 
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
@@ -86,18 +92,37 @@ def _launch(case: str, first: str, slices: Path, options: argparse.Namespace) ->
         first,
     ]
     command += ["--peer", options.peer] if options.peer else []
-    command += ["--append", str(slices)]
+    command += ["--append", str(kept)]
     with (
         tempfile.TemporaryDirectory(prefix="stash-overhead-", ignore_cleanup_errors=True) as folder,
         serving(options.peer, Path(folder)) as needed,
     ):
         environment = {**os.environ, **needed, "OMP_NUM_THREADS": "1", "TMPDIR": folder}
         environment["KINETO_LOG_LEVEL"] = "99"  # torch.profiler tells every start and stop
-        ended = subprocess.run(command, env=environment)
-    if ended.returncode and options.peer is None:
+        ended = subprocess.run(command, env=environment, stderr=subprocess.PIPE, text=True)
+    sys.stderr.write(ended.stderr)
+    if not ended.returncode:
+        return
+    if options.peer is None or not _crashed(ended.stderr):
         raise SystemExit("A launch has failed; its words are above.")
-    if ended.returncode:
-        _keep({"case": case, "peer": options.peer, "died": True}, slices)
+    slices.keep(_described(case, first, options) | {"died": True}, kept)
+
+
+def _crashed(words: str) -> bool:
+    """Whether a worker was ended by a signal, by what torchrun says; SIGTERM is its own."""
+    codes = [int(code) for code in re.findall(r"exitcode\s*:\s*(-\d+)", words)]
+    return any(code != -signal.SIGTERM for code in codes)
+
+
+def _described(case: str, first: str, options: argparse.Namespace) -> dict[str, Any]:
+    """What a launch was; only those that are alike are told together."""
+    return {
+        "case": case,
+        "peer": options.peer,
+        "block_seconds": BLOCK_SECONDS,
+        "first": first,
+        "at": round(time.time()),
+    }
 
 
 def _worker(options: argparse.Namespace) -> None:
@@ -119,14 +144,8 @@ def _worker(options: argparse.Namespace) -> None:
             side.run(10)
     seconds, processor_seconds = _rounds(sides, board, gang, options.minutes)
     if rank == 0:
-        found = {
-            "case": options.only,
-            "peer": options.peer,
-            "at": round(time.time()),
-            "seconds": seconds,
-            "processor_seconds": processor_seconds,
-        }
-        _keep(found, options.append)
+        found = {"seconds": seconds, "processor_seconds": processor_seconds}
+        slices.keep(_described(options.only, options.first, options) | found, options.append)
     gang.barrier()
     os._exit(0)
 
@@ -158,18 +177,8 @@ def _rounds(sides: Any, board: Any, gang: Any, minutes: float) -> tuple[Times, T
             typical = sorted(clock["bare"])[CALIBRATING_ROUNDS // 2]
             length = gang.follow(max(1, round(BLOCK_SECONDS / typical)))
             clock, processor = ({name: [] for name in names} for _ in range(2))
-        if gang.follow(time.perf_counter() - began > minutes * 60):
+        if gang.follow(time.perf_counter() - began > minutes * 60) and clock["bare"] and calibrated:
             return clock, processor
-
-
-def _keep(found: dict[str, Any], path: Path) -> None:
-    with path.open("a") as file:
-        file.write(json.dumps(found) + "\n")
-
-
-def read(path: Path) -> list[dict[str, Any]]:
-    """Every launch that was kept in a file."""
-    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def _tell(launches: Sequence[dict[str, Any]]) -> None:
@@ -177,55 +186,59 @@ def _tell(launches: Sequence[dict[str, Any]]) -> None:
         print(json.dumps(told), flush=True)
 
 
-def _key(one: dict[str, Any]) -> tuple[str, str | None]:
-    return one["case"], one["peer"]
+def _key(one: dict[str, Any]) -> tuple[str, str | None, float]:
+    return one["case"], one["peer"], one["block_seconds"]
 
 
 def summaries(launches: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """What every case cost in all its launches, alone and beside each peer."""
-    for key in sorted({_key(one) for one in launches}, key=lambda key: (key[0], key[1] or "")):
-        yield _summary(*key, [one for one in launches if _key(one) == key])
+    for key in sorted(
+        {_key(one) for one in launches}, key=lambda key: (key[0], key[1] or "", key[2])
+    ):
+        yield _summary([one for one in launches if _key(one) == key])
 
 
-def _summary(case: str, peer: str | None, launches: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _summary(launches: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """One case: the engine, and the peer if there was one."""
-    slices = [one for one in launches if not one.get("died")]
+    case, peer, block_seconds = _key(launches[0])
+    ended = [one for one in launches if not one.get("died")]
     told: dict[str, Any] = {
         "case": case,
         "peer": peer,
-        "launches": len(slices),
-        "died": len(launches) - len(slices),
+        "block_seconds": block_seconds,
+        "launches": len(ended),
+        "died": len(launches) - len(ended),
     }
-    if not slices:
+    if not ended:
         return told
-    bare = [one["seconds"]["bare"] for one in slices]
+    bare = [one["seconds"]["bare"] for one in ended]
     told |= {
         "pairs": sum(len(rounds) for rounds in bare),
         "iteration_ms": round(1e3 * statistics.trimmed_mean([t for b in bare for t in b]), 2),
         "bound": BOUNDS[case],
-        "engine": _cost(case, slices, ""),
-        "engine_processor": _cost(case, slices, "processor_"),
+        "engine": _cost(case, ended, ""),
+        "engine_processor": _cost(case, ended, "processor_"),
     }
     if peer is not None:
         told |= {
-            "tool": _interval(slices, peer, "bare", offset=1.0),
-            "tool_processor": _interval(slices, peer, "bare", kind="processor_", offset=1.0),
-            "engine_less_tool": _interval(slices, "engine", peer, offset=0.0),
+            "tool": _interval(ended, peer, "bare", offset=1.0),
+            "tool_processor": _interval(ended, peer, "bare", kind="processor_", offset=1.0),
+            "engine_less_tool": _interval(ended, "engine", peer, offset=0.0),
             "engine_less_tool_processor": _interval(
-                slices, "engine", peer, kind="processor_", offset=0.0
+                ended, "engine", peer, kind="processor_", offset=0.0
             ),
         }
     return told
 
 
-def _cost(case: str, slices: Sequence[dict[str, Any]], kind: str) -> dict[str, Any]:
+def _cost(case: str, launches: Sequence[dict[str, Any]], kind: str) -> dict[str, Any]:
     """The engine over the bare loop, and whether that shows what is wanted."""
-    ratio, low, high = _interval(slices, "engine", "bare", kind=kind, offset=1.0)
+    ratio, low, high = _interval(launches, "engine", "bare", kind=kind, offset=1.0)
     return {
         "ratio": ratio,
         "low": low,
         "high": high,
-        "passed": _shows(low, high, case, len(slices)),
+        "passed": _shows(low, high, case, len(launches)),
     }
 
 
@@ -237,14 +250,14 @@ def _shows(low: float | None, high: float | None, case: str, launches: int) -> b
 
 
 def _interval(
-    slices: Sequence[dict[str, Any]], side: str, less: str, *, kind: str = "", offset: float
+    launches: Sequence[dict[str, Any]], side: str, less: str, *, kind: str = "", offset: float
 ) -> list[float | None]:
     """One side less another, over the bare loop's time; differences are taken within rounds.
 
     Every launch is one number. A launch that the machine disturbed is trimmed, as a round is.
     """
     parts = []
-    for one in slices:
+    for one in launches:
         times = one[f"{kind}seconds"]
         extra = [s - t for s, t in zip(times[side], times[less], strict=True)]
         parts.append(statistics.trimmed_mean(extra) / statistics.trimmed_mean(times["bare"]))

@@ -2,8 +2,8 @@
 
 Both methods measure the same workload in turn, in random order, again and again; one line of JSON
 is kept of every repeat. Stash is the command as users run it, with the rounds that a profile has at
-least. What it would have said after fewer is kept as well (ROUNDS, decided before any error was
-seen): three take about a fifth of the other's time, starts left aside.
+least. What it would have said after fewer is kept as well (ROUNDS): three take about a fifth of the
+other's time, starts left aside.
 
     python benchmarks/side_by_side.py [--repeats 20] [--only cpu] [--bursts]
     python benchmarks/side_by_side.py --repeats 2 --append F       a slice of a long run
@@ -21,12 +21,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import load
 import reference_protocol
+import slices
 from side_by_side_summary import summaries
 from side_by_side_workloads import NAMES, Known, known
 
@@ -43,19 +44,21 @@ ROUNDS = (3, 10, MIN_ROUNDS)
 def main() -> None:
     options = _parse()
     if options.summary is not None:
-        lines = [json.loads(line) for line in options.summary.read_text().splitlines()]
-        for told in summaries(lines):
-            print(json.dumps(told), flush=True)
-        return
-    lines = []
-    for _ in range(options.repeats):
-        for name in [options.only] if options.only else NAMES:
-            lines.append(_repeat(known(name), options.bursts))
-            if options.append is not None:
-                with options.append.open("a") as file:
-                    file.write(json.dumps(lines[-1]) + "\n")
+        lines = slices.read(options.summary)
+    else:
+        lines = list(_repeats(options))
     for told in summaries(lines):
         print(json.dumps(told), flush=True)
+
+
+def _repeats(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Every repeat, kept as soon as it is there."""
+    for _ in range(options.repeats):
+        for name in [options.only] if options.only else NAMES:
+            line = _repeat(known(name), options.bursts)
+            if options.append is not None:
+                slices.keep(line, options.append)
+            yield line
 
 
 def _repeat(case: Known, bursts: bool) -> dict[str, Any]:

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 DRAWS = 2000
+#: Fewer drawn again tell nothing.
+MIN_REPEATS = 10
 
 
 def summaries(lines: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -65,12 +67,14 @@ def _error_ratio(
     reference: Sequence[dict[str, Any]],
     name: str,
     truth: dict[str, float],
-) -> list[float]:
+) -> list[float | None]:
     """Stash's error over the other's, with a 95 % interval: repeats are drawn again, in pairs."""
     pairs = [
         (own["stalls"][name] - truth[name], other["stalls"][name] - truth[name])
         for own, other in zip(stash, reference, strict=True)
     ]
+    if len(pairs) < MIN_REPEATS:
+        return [round(_ratio(pairs), 3), None, None]
     draw = random.Random(0)
     drawn = sorted(_ratio(draw.choices(pairs, k=len(pairs))) for _ in range(DRAWS))
     ends = (drawn[round(0.025 * (DRAWS - 1))], drawn[round(0.975 * (DRAWS - 1))])

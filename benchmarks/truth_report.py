@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from coverage_by_kind import summaries
-from truth_experiments import KINDS
+from truth import sources
+from truth_experiments import KINDS, experiments
 from truth_numbers import (
     INTERCEPT_BAR,
     SLOPE_BAR,
@@ -39,13 +40,11 @@ def write_pages(folder: Path, docs: Path, launches: Path) -> None:
     """
     earlier = _earlier(docs / "truth.json")
     measured = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
-    results = _renewed(earlier["experiments"], measured, ("name",))
+    results = _experiments(earlier["experiments"], measured)
     if not results:
         raise SystemExit(f"There is no result in {folder}; run the experiments first.")
-    results.sort(key=lambda one: (one["created"], one["name"]))
     covered = summaries(launches) if launches.exists() else []
-    coverage = _renewed(earlier["coverage"], covered, ALIKE)
-    coverage.sort(key=lambda one: (one["bursts"], -one["rounds"], KINDS.index(one["kind"])))
+    coverage = _fullest(earlier["coverage"], covered)
     fits = {kind: fit_of(sweep) for kind in KINDS if len(sweep := sweep_of(results, kind)) > 2}
     summary = {
         "fits": {kind: {**asdict(fit), "met": fit.met} for kind, fit in fits.items()},
@@ -65,12 +64,22 @@ def _earlier(path: Path) -> dict[str, Any]:
     return kept
 
 
-def _renewed(
-    earlier: Sequence[Result], later: Sequence[Result], keys: Sequence[str]
-) -> list[Result]:
-    """The later ones, and those of the earlier ones that have no successor."""
-    by_key = {tuple(one[key] for key in keys): one for one in (*earlier, *later)}
-    return list(by_key.values())
+def _experiments(earlier: Sequence[Result], later: Sequence[Result]) -> list[Result]:
+    """The later ones, and those of the earlier ones that still exist and have no successor."""
+    known = {one.name for one in experiments()}
+    by_name = {one["name"]: one for one in (*earlier, *later) if one["name"] in known}
+    return sorted(by_name.values(), key=lambda one: (one["created"], one["name"]))
+
+
+def _fullest(
+    earlier: Sequence[dict[str, Any]], later: Sequence[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Of rows that tell of the same, the one with the most profiles; the later of two alike."""
+    rows: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for one in sorted((*earlier, *later), key=lambda one: int(one["profiles"])):
+        rows[tuple(one[key] for key in ALIKE)] = one
+    order = sorted(rows.values(), key=lambda one: KINDS.index(one["kind"]))
+    return sorted(order, key=lambda one: (one["bursts"], -one["rounds"]))
 
 
 def _page(
@@ -103,6 +112,12 @@ def _head(results: Sequence[Result]) -> str:
     days = sorted({one["created"][:10] for one in results})
     machine = results[0]["machine"]
     minutes = sum(one["seconds"] for one in results) / 60
+    older = sum(one.get("sources") != sources() for one in results)
+    before = (
+        f"\n\n{older} of them were measured before the last change of what measures them."
+        if older
+        else ""
+    )
     return f"""# Truth: known stalls go in, the same stalls come out
 
 Two workers train on emulated devices. Delays of known length are put in from outside the measuring
@@ -118,7 +133,7 @@ make truth
 Measured on {" to ".join(dict.fromkeys((days[0], days[-1])))}: {len(results)} experiments,
 {minutes:.0f} minutes, half-width asked 0.5 % of an iteration; {machine["cpu"]}, {machine["cores"]}
 cores, {machine["system"]}, torch {machine["torch"]}. All figures are percent of an iteration that
-waits for nothing, with 95 % intervals. [truth.json](truth.json) has them all."""
+waits for nothing, with 95 % intervals. [truth.json](truth.json) has them all.{before}"""
 
 
 def _fits(fits: dict[str, Fit]) -> str:
@@ -210,8 +225,8 @@ def _coverage(coverage: Sequence[dict[str, Any]]) -> str:
     command = "python benchmarks/coverage_by_kind.py"
     words = (
         "Launches of two worlds, their rounds cut into profiles: one world with communication,\n"
-        "contention and prep at once, and one with a slow disk, whose rounds take longer, so that\n"
-        "its profiles have fewer. Iterations of both vary, evenly by +-2 %: the doubt that\n"
+        "contention and prep at once, and one with a slow disk, whose rounds take longer: it has\n"
+        "profiles of eight (`--rounds 8`). Iterations of both vary, evenly by +-2 %: the doubt that\n"
         "intervals tell of is then larger than what closed forms leave out. 95 % intervals should\n"
         "hold the truth in 90 to 99 of 100 profiles. Bursts load every core for 0.5 to 4 s, with\n"
         "pauses of 1 to 8 s. The network stall has its own benchmark ([clusters](clusters.md)).\n\n"

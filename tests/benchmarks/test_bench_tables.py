@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import bench_tables
+import overhead
 import pytest
 
 PAGE = Path(__file__).parents[2] / "docs" / bench_tables.PAGE
@@ -12,8 +14,9 @@ PAGE = Path(__file__).parents[2] / "docs" / bench_tables.PAGE
 
 def test_the_page_has_the_tables_that_its_slices_give() -> None:
     text = PAGE.read_text()
-    assert bench_tables.with_tables(text) == text
-    assert bench_tables.MARKED.findall(text)
+    assert bench_tables.with_tables(text) == text, "python benchmarks/bench_tables.py --write docs"
+    marks = {name for _, name, _ in bench_tables.MARKED.findall(text)}
+    assert marks >= {"engine", "side-by-side-seconds", "side-by-side-errors"}
 
 
 @pytest.mark.parametrize(
@@ -23,16 +26,57 @@ def test_the_page_has_the_tables_that_its_slices_give() -> None:
         (0.95, 1.03, 1.009, "met in processor time"),
         (0.95, 1.019, 1.5, "below it, interval too wide"),
         (0.95, 1.03, 1.5, "missed"),
+        (None, None, 1.5, "missed"),
     ],
 )
 def test_a_case_is_met_by_the_clock_or_else_in_processor_time(
-    low: float, high: float, processor_high: float, verdict: str
+    low: float | None, high: float | None, processor_high: float, verdict: str
 ) -> None:
-    import overhead
-
     one = {
         "bound": 1.02,
         "engine": {"high": high, "passed": overhead._shows(low, high, "conv", 9)},
         "engine_processor": {"passed": overhead._shows(1.0, processor_high, "conv", 9)},
     }
     assert bench_tables._verdict(one) == verdict
+
+
+def a_launch(engine: float | None, tool: float = 1.1) -> dict[str, Any]:
+    """One in which all iterations of a side last equally long; or one that crashed."""
+    told = {"case": "conv", "peer": "torch-profiler", "block_seconds": 0.5}
+    if engine is None:
+        return told | {"died": True}
+    seconds = {"bare": [1.0] * 4, "engine": [engine] * 4, "torch-profiler": [tool] * 4}
+    return told | {"seconds": seconds, "processor_seconds": seconds}
+
+
+@pytest.mark.parametrize(
+    ("launches", "row"),
+    [
+        ([None], "| 0 | 1 | | | | | |"),
+        ([1.02], "| 1 | 0 | 1.1000 | 1.0200 | -0.0800 | -0.0800 | |"),
+        (
+            [1.02, 1.02],
+            "| 2 | 0 | 1.1000 (1.1000 to 1.1000) | 1.0200 (1.0200 to 1.0200) "
+            "| -0.0800 (-0.0800 to -0.0800) | -0.0800 (-0.0800 to -0.0800) | no |",
+        ),
+        (
+            [1.2, None, 1.2],
+            "| 2 | 1 | 1.1000 (1.1000 to 1.1000) | 1.2000 (1.2000 to 1.2000) "
+            "| +0.1000 (+0.1000 to +0.1000) | +0.1000 (+0.1000 to +0.1000) | yes |",
+        ),
+    ],
+)
+def test_other_tools_are_told_with_the_launches_that_crashed(
+    launches: list[float | None], row: str
+) -> None:
+    costs = list(overhead.summaries([a_launch(engine) for engine in launches]))
+    *_, last = bench_tables.tools(costs).splitlines()
+    assert last == "| `tinycnn` on CPUs, batch 8 | `torch.profiler` " + row
+
+
+def test_only_a_signal_that_torchrun_did_not_send_is_a_crash() -> None:
+    line = "  exitcode  : {} (pid: 7)"
+    assert overhead._crashed(line.format(-11))
+    assert overhead._crashed(line.format(-15) + "\n" + line.format(-11))
+    assert not overhead._crashed(line.format(1) + "\n" + line.format(-15))
+    assert not overhead._crashed("")

@@ -48,8 +48,15 @@ def test_errors_and_times_of_both_methods_and_of_one_over_the_other() -> None:
     few, over = (told["stash_over_reference"][count] for count in ("3", "20"))
     assert (over["seconds"], over["seconds_without_start"]) == (0.775, 0.7)
     assert (few["seconds"], few["seconds_without_start"]) == (0.4, 0.2)
-    # 4.5 over 12.5, squared. With one pair drawn twice it is 0 over 3, or 3 over 4.
-    assert over["rms_error"]["prep"] == [0.6, 0.0, 0.75]
+    assert over["rms_error"]["prep"] == [0.6, None, None]  # 4.5 over 12.5, squared
+
+
+def test_repeats_are_drawn_again_in_pairs_where_there_are_enough() -> None:
+    lines = [repeat(0.013, 0.010), repeat(0.006, 0.013)] * 5
+    (told,) = summaries(lines)
+    ratio, low, high = told["stash_over_reference"]["20"]["rms_error"]["prep"]
+    assert ratio == 0.6
+    assert 0.0 < low < 0.5 and 0.65 < high < 0.75  # 0 over 3 in all draws, or 3 over 4
 
 
 def test_a_quiet_machine_and_a_loaded_one_are_told_apart() -> None:
@@ -66,7 +73,8 @@ def a_slice(engine: float, peer: float | None = None) -> dict[str, Any]:
     if peer is not None:
         sides["traceml"] = [peer * t for t in bare]
     name = None if peer is None else "traceml"
-    return {"case": "conv", "peer": name, "seconds": sides, "processor_seconds": sides}
+    told = {"case": "conv", "peer": name, "block_seconds": 0.5}
+    return told | {"seconds": sides, "processor_seconds": sides}
 
 
 def test_overhead_is_a_ratio_within_rounds() -> None:
@@ -109,8 +117,17 @@ def test_a_peer_is_told_beside_the_engine() -> None:
 
 
 def test_launches_that_a_peer_brought_down_are_counted_apart() -> None:
-    died = {"case": "conv", "peer": "traceml", "died": True}
+    died = {"case": "conv", "peer": "traceml", "block_seconds": 0.5, "died": True}
     (told,) = overhead.summaries([a_slice(1.01, peer=1.05), died, a_slice(1.01, peer=1.05)])
     assert (told["launches"], told["died"], told["engine"]["ratio"]) == (2, 1, 1.01)
     (told,) = overhead.summaries([died])
-    assert told == {"case": "conv", "peer": "traceml", "launches": 0, "died": 1}
+    assert (told["launches"], told["died"], "engine" in told) == (0, 1, False)
+
+
+def test_launches_that_were_made_in_another_way_are_told_apart() -> None:
+    short, long = (a_slice(r) | {"block_seconds": s} for r, s in ((1.01, 0.15), (1.03, 0.5)))
+    told = list(overhead.summaries([short, long]))
+    assert [(one["block_seconds"], one["engine"]["ratio"]) for one in told] == [
+        (0.15, 1.01),
+        (0.5, 1.03),
+    ]

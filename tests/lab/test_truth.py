@@ -256,7 +256,7 @@ def test_the_pages_tell_what_misses_its_bar(tmp_path: Path) -> None:
     for kind, bias in (("prep", 0.0), ("fetch", 0.05)):
         for number, amount in enumerate((0.1, 0.2, 0.5, 1.0)):
             error = bias + 1e-4 * (-1) ** number
-            one = made_up(f"{kind}-{amount}", kind, amount, error)
+            one = made_up(f"{kind}-{100 * amount:g}", kind, amount, error)
             (results / f"{one['name']}.json").write_text(json.dumps(one))
     intervals = [[1.0, 0.9, 1.1]] * 40 + [[1.2, 1.1, 1.3]] * 10
     launch = {"bursts": True, "uneven": 0.02, "rounds": 20}
@@ -275,12 +275,12 @@ def test_the_pages_tell_what_misses_its_bar(tmp_path: Path) -> None:
 
     again = tmp_path / "again"
     again.mkdir()
-    (again / "one.json").write_text(json.dumps(made_up("fetch-1.0", "fetch", 1.0, 0.5)))
+    (again / "one.json").write_text(json.dumps(made_up("fetch-100", "fetch", 1.0, 0.5)))
     truth_report.write_pages(again, tmp_path, tmp_path / "no launches")
     renewed = json.loads((tmp_path / "truth.json").read_text())
     assert renewed["coverage"] == kept["coverage"]  # what is not measured again stays
     found = {one["name"]: one["measured"] for one in renewed["experiments"]}
-    assert len(found) == 8 and found["fetch-1.0"]["fetch"]["estimate"] == pytest.approx(1.5)
+    assert len(found) == 8 and found["fetch-100"]["fetch"]["estimate"] == pytest.approx(1.5)
 
 
 def test_an_experiment_that_has_its_result_is_not_run_again(

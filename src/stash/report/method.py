@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from stash.report import words
 from stash.report.facts import INTERMITTENT_NOTE
-from stash.results.profile import Profile, Provenance
+from stash.results.profile import Profile, Provenance, Run
 from stash.results.recording import Calibration
+from stash.results.statistics import FEW_ROUNDS
 
 
 def how_it_was_measured(profile: Profile) -> list[str]:
@@ -26,8 +27,8 @@ def how_it_was_measured(profile: Profile) -> list[str]:
     sentences += [
         f"{rounds} measured. A round is one short block of every step, in random order, so that "
         "whatever drifts cancels within it.",
-        "A stall is the difference of two steps within a round. Its estimate is the 20 % trimmed "
-        "mean over rounds; intervals are 95 %; nothing is clamped at zero.",
+        f"A stall is the difference of two steps within a round. Its estimate is {_center(run)} "
+        "over rounds; intervals are 95 %; nothing is clamped at zero.",
     ]
     if any(stall.intermittent for stall in profile.stalls.values()):
         sentences.append(INTERMITTENT_NOTE)
@@ -38,6 +39,11 @@ def how_it_was_measured(profile: Profile) -> list[str]:
         )
     sentences.append(words.why_it_stopped(run))
     return sentences
+
+
+def _center(run: Run) -> str:
+    few = run.rounds < FEW_ROUNDS * run.launches
+    return "the median" if few else "the 20 % trimmed mean"
 
 
 def _calibration(calibration: Calibration) -> list[str]:
