@@ -226,8 +226,8 @@ def _coverage(coverage: Sequence[dict[str, Any]]) -> str:
     words = (
         "Launches of two worlds, their rounds cut into profiles: one world with communication,\n"
         "contention and prep at once, and one with a slow disk, whose rounds take longer: it has\n"
-        "profiles of eight (`--rounds 8`). Iterations of both vary, evenly by +-2 %: the doubt that\n"
-        "intervals tell of is then larger than what closed forms leave out. 95 % intervals should\n"
+        "profiles of eight (`--rounds 8`). Iterations of both vary, evenly by +-2 %: the doubt\n"
+        "that intervals tell of is then larger than what closed forms leave out. They should\n"
         "hold the truth in 90 to 99 of 100 profiles. Bursts load every core for 0.5 to 4 s, with\n"
         "pauses of 1 to 8 s. The network stall has its own benchmark ([clusters](clusters.md)).\n\n"
         "```\n"
