@@ -419,3 +419,15 @@ def test_a_block_is_filled_by_bursts_as_they_are_in_the_end() -> None:
 def test_only_the_first_worker_rests_so_that_what_was_told_is_shown() -> None:
     world = World(steady(**TRUE)).run(plan_of(max_rounds=3))
     assert [worker.rests for worker in world.workers] == [5 + 3, 0]  # phases and rounds
+
+
+def test_slow_loaders_are_timed_once_their_batches_come_evenly() -> None:
+    """Three batches of 9 s, then 3 s each: longer than a block should last, whatever is queued."""
+
+    def durations(rank: int, mode: str, since: int, now: float) -> float:
+        return 0.01 if mode != "warm" else 9.0 if since < 3 else 3.0
+
+    world = World(durations, prefetched=4).run(plan_of("node", "warm", max_rounds=1))
+    calibration = world.facts.calibration
+    assert calibration.lead_in_iterations["warm"] == 3
+    assert calibration.block_iterations["warm"] == 1

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mutations import mutate
-from profiles import HAND_WORKED, noisy, profile_of
+from profiles import HAND_WORKED, noisy, profile_of, rounds_of
 from stash.errors import StashError
 from stash.results.profile import SCHEMA, Profile
 
@@ -155,3 +155,8 @@ def test_no_bytes_put_into_a_document_raise_anything_but_an_error_for_the_user(
         Profile.from_json(whole[:position] + junk + whole[position + len(junk) :])
     except StashError as error:
         assert error.message
+
+
+def test_rounds_of_a_document_are_those_that_were_recorded() -> None:
+    recorded = noisy(HAND_WORKED, rounds=3)
+    assert profile_of(recorded).rounds() == rounds_of([recorded])
