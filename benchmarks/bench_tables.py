@@ -56,7 +56,9 @@ def tables() -> dict[str, str]:
         "engine": engine([one for one in costs if one["peer"] is None]),
         "tools": tools([one for one in costs if one["peer"] is not None]),
         "side-by-side-seconds": _seconds(repeats),
-        "side-by-side-errors": _errors(repeats),
+        "side-by-side-errors": _errors(repeats, "rms"),
+        "side-by-side-middles": _errors(repeats, "middle"),
+        "side-by-side-widths": _widths(repeats),
     }
 
 
@@ -158,31 +160,52 @@ def _took(answer: dict[str, Any], part: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _errors(repeats: Sequence[dict[str, Any]]) -> str:
-    """How far answers are off (root mean square), and Stash's over the other's."""
+def _errors(repeats: Sequence[dict[str, Any]], kind: str) -> str:
+    """How far answers are off, by one way to sum errors up, and Stash's over the other's."""
     counts = list(repeats[0]["stash"])
     head = ["workload", "machine", "stall", "truth", "one launch a step"]
     head += [f"Stash, {count} rounds: error; over the other's" for count in counts]
-    head += ["half-width after all", "intervals that hold the truth"]
     rows = []
     for one in repeats:
-        (*_, other), (*_, own) = one["reference"].values(), one["stash"].values()
+        (*_, other), over = one["reference"].values(), one["stash_over_reference"]
         for stall, truth in one["truth_ms"].items():
-            over = [one["stash_over_reference"][count]["rms_error"][stall] for count in counts]
-            errors = [one["stash"][count]["rms_error_ms"][stall] for count in counts]
+            ratios = [over[count][f"{kind}_error"][stall] for count in counts]
+            errors = [one["stash"][count][f"{kind}_error_ms"][stall] for count in counts]
             rows.append(
                 (
                     WORLDS[one["case"]],
                     _machine(one),
                     f"`{stall}`",
                     f"{truth:.0f} ms",
-                    f"{other['rms_error_ms'][stall]:.2f} ms",
+                    f"{other[f'{kind}_error_ms'][stall]:.2f} ms",
                     *(
                         f"{error:.2f} ms; {_within(*ratio, digits=2)}"
-                        for error, ratio in zip(errors, over, strict=True)
+                        for error, ratio in zip(errors, ratios, strict=True)
                     ),
-                    f"{own['half_width_ms'][stall]:.2f} ms",
-                    f"{own['inside_interval'][stall]} of {one['repeats']}",
+                )
+            )
+    return _table(head, rows)
+
+
+def _widths(repeats: Sequence[dict[str, Any]]) -> str:
+    """How wide Stash's intervals are, and how many hold the truth; the other method has none."""
+    counts = list(repeats[0]["stash"])
+    head = ["workload", "machine", "stall"]
+    head += [f"{count} rounds: mean half-width; hold the truth" for count in counts]
+    rows = []
+    for one in repeats:
+        for stall in one["truth_ms"]:
+            told = [one["stash"][count] for count in counts]
+            rows.append(
+                (
+                    WORLDS[one["case"]],
+                    _machine(one),
+                    f"`{stall}`",
+                    *(
+                        f"{answer['half_width_ms'][stall]:.2f} ms; "
+                        f"{answer['inside_interval'][stall]} of {one['repeats']}"
+                        for answer in told
+                    ),
                 )
             )
     return _table(head, rows)

@@ -48,8 +48,10 @@ HALF_WIDTHS = {"emulated": 0.003, "idle-emulated": 0.003}
 HALF_WIDTH = 0.01
 PEERS = ("torch-profiler", "torch-profiler-stacks", "traceml")
 LEAD_IN = 2
-#: Beside a lead-in of two iterations; short ones would leave most of the time to lead-ins.
-BLOCK_SECONDS = 0.5
+#: Cores whose speed changes within a second are best compared often. An emulated device's does not:
+#: longer blocks lose less of the time to lead-ins.
+BLOCK_SECONDS = 0.15
+LONG_BLOCK_SECONDS = {"emulated": 0.5, "idle-emulated": 0.5}
 CALIBRATING_ROUNDS = 5
 
 #: Side to seconds per iteration of every round, by the clock and of processors.
@@ -73,9 +75,8 @@ def _measure(case: str, options: argparse.Namespace) -> None:
         kept = (options.append or Path(folder) / "slices").resolve()
         for number in range(options.launches):
             _launch(case, ("bare", "engine")[number % 2], kept, options)
-        _tell(
-            [one for one in slices.read(kept) if _key(one) == (case, options.peer, BLOCK_SECONDS)]
-        )
+        alike = (case, options.peer, _block_seconds(case))
+        _tell([one for one in slices.read(kept) if _key(one) == alike])
 
 
 def _launch(case: str, first: str, kept: Path, options: argparse.Namespace) -> None:
@@ -119,7 +120,7 @@ def _described(case: str, first: str, options: argparse.Namespace) -> dict[str, 
     return {
         "case": case,
         "peer": options.peer,
-        "block_seconds": BLOCK_SECONDS,
+        "block_seconds": _block_seconds(case),
         "first": first,
         "at": round(time.time()),
     }
@@ -142,7 +143,7 @@ def _worker(options: argparse.Namespace) -> None:
     for side in sides.values():
         with side.around_block():
             side.run(10)
-    seconds, processor_seconds = _rounds(sides, board, gang, options.minutes)
+    seconds, processor_seconds = _rounds(sides, board, gang, options)
     if rank == 0:
         found = {"seconds": seconds, "processor_seconds": processor_seconds}
         slices.keep(_described(options.only, options.first, options) | found, options.append)
@@ -150,7 +151,7 @@ def _worker(options: argparse.Namespace) -> None:
     os._exit(0)
 
 
-def _rounds(sides: Any, board: Any, gang: Any, minutes: float) -> tuple[Times, Times]:
+def _rounds(sides: Any, board: Any, gang: Any, options: argparse.Namespace) -> tuple[Times, Times]:
     """One block of every side, in random order, again and again."""
     order = random.Random(gang.follow(time.time_ns()))  # alike in all workers of a launch
     names = list(sides)
@@ -175,10 +176,15 @@ def _rounds(sides: Any, board: Any, gang: Any, minutes: float) -> tuple[Times, T
         if not calibrated and len(clock["bare"]) == CALIBRATING_ROUNDS:
             calibrated = True
             typical = sorted(clock["bare"])[CALIBRATING_ROUNDS // 2]
-            length = gang.follow(max(1, round(BLOCK_SECONDS / typical)))
+            length = gang.follow(max(1, round(_block_seconds(options.only) / typical)))
             clock, processor = ({name: [] for name in names} for _ in range(2))
-        if gang.follow(time.perf_counter() - began > minutes * 60) and clock["bare"] and calibrated:
+        late = gang.follow(time.perf_counter() - began > options.minutes * 60)
+        if late and clock["bare"] and calibrated:
             return clock, processor
+
+
+def _block_seconds(case: str) -> float:
+    return LONG_BLOCK_SECONDS.get(case, BLOCK_SECONDS)
 
 
 def _tell(launches: Sequence[dict[str, Any]]) -> None:

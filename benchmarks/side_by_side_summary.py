@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator, Sequence
+import statistics
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 DRAWS = 2000
 #: Fewer drawn again tell nothing.
 MIN_REPEATS = 10
+
+#: How large many errors are together.
+Size = Callable[[Sequence[float]], float]
 
 
 def summaries(lines: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -44,7 +48,12 @@ def summary(lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
                     key: round(_mean([o[key] for o in answers]) / _mean([o[key] for o in last]), 3)
                     for key in ("seconds", "seconds_without_start")
                 },
-                "rms_error": {name: _error_ratio(answers, last, name, truth) for name in truth},
+                **{
+                    f"{kind}_error": {
+                        name: _error_ratio(answers, last, name, truth, size) for name in truth
+                    }
+                    for kind, size in SIZES.items()
+                },
             }
             for count, answers in stash.items()
         },
@@ -67,6 +76,7 @@ def _error_ratio(
     reference: Sequence[dict[str, Any]],
     name: str,
     truth: dict[str, float],
+    size: Size,
 ) -> list[float | None]:
     """Stash's error over the other's, with a 95 % interval: repeats are drawn again, in pairs."""
     pairs = [
@@ -74,28 +84,30 @@ def _error_ratio(
         for own, other in zip(stash, reference, strict=True)
     ]
     if len(pairs) < MIN_REPEATS:
-        return [round(_ratio(pairs), 3), None, None]
+        return [round(_ratio(pairs, size), 3), None, None]
     draw = random.Random(0)
-    drawn = sorted(_ratio(draw.choices(pairs, k=len(pairs))) for _ in range(DRAWS))
+    drawn = sorted(_ratio(draw.choices(pairs, k=len(pairs)), size) for _ in range(DRAWS))
     ends = (drawn[round(0.025 * (DRAWS - 1))], drawn[round(0.975 * (DRAWS - 1))])
-    return [round(value, 3) for value in (_ratio(pairs), *ends)]
+    return [round(value, 3) for value in (_ratio(pairs, size), *ends)]
 
 
-def _ratio(pairs: Sequence[tuple[float, float]]) -> float:
-    own, other = (_rms(errors, 0.0) for errors in zip(*pairs, strict=True))
+def _ratio(pairs: Sequence[tuple[float, float]], size: Size) -> float:
+    own, other = (size(errors) for errors in zip(*pairs, strict=True))
     return own / other if other else math.inf
 
 
 def _errors(answers: Sequence[dict[str, Any]], truth: dict[str, float]) -> dict[str, Any]:
-    values = {name: [answer["stalls"][name] for answer in answers] for name in truth}
+    errors = {name: [answer["stalls"][name] - truth[name] for answer in answers] for name in truth}
     return {
         **{
             key: round(_mean([answer[key] for answer in answers]), 2)
             for key in ("seconds", "seconds_without_start")
         },
-        "mean_error_ms": {n: _ms(_mean(v) - truth[n]) for n, v in values.items()},
-        "rms_error_ms": {n: _ms(_rms(v, truth[n])) for n, v in values.items()},
-        "spread_ms": {n: _ms(_rms(v, _mean(v))) for n, v in values.items()},
+        "mean_error_ms": {name: _ms(_mean(own)) for name, own in errors.items()},
+        **{
+            f"{kind}_error_ms": {name: _ms(size(own)) for name, own in errors.items()}
+            for kind, size in SIZES.items()
+        },
     }
 
 
@@ -110,8 +122,12 @@ def _holds(answer: dict[str, Any], name: str, truth: dict[str, float]) -> bool:
     return abs(answer["stalls"][name] - truth[name]) <= answer["half_widths"][name]
 
 
-def _rms(values: Sequence[float], truth: float) -> float:
-    return math.sqrt(_mean([(value - truth) ** 2 for value in values]))
+def _rms(errors: Sequence[float]) -> float:
+    return math.sqrt(_mean([error**2 for error in errors]))
+
+
+def _middle(errors: Sequence[float]) -> float:
+    return statistics.median(abs(error) for error in errors)
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -120,3 +136,7 @@ def _mean(values: Sequence[float]) -> float:
 
 def _ms(seconds: float) -> float:
     return round(1e3 * seconds, 3)
+
+
+#: Root mean square, which the worst repeats make; and what half of the repeats stay below.
+SIZES: dict[str, Size] = {"rms": _rms, "middle": _middle}

@@ -36,7 +36,7 @@ def test_errors_and_times_of_both_methods_and_of_one_over_the_other() -> None:
     assert (told["case"], told["bursts"], told["repeats"]) == ("cpu", False, 2)
     first, last = told["reference"]["10"], told["reference"]["50"]
     assert last["rms_error_ms"]["prep"] == pytest.approx(12.5**0.5, abs=1e-3)
-    assert (last["mean_error_ms"], last["spread_ms"]) == ({"prep": -0.5}, {"prep": 3.5})
+    assert last["mean_error_ms"] == {"prep": -0.5}
     assert (last["seconds"], last["seconds_without_start"]) == (40, 30)
     assert (first["mean_error_ms"], first["seconds_without_start"]) == ({"prep": 1.5}, 7.5)
     assert first["seconds"] == 17.5  # it would have started as often
@@ -49,6 +49,15 @@ def test_errors_and_times_of_both_methods_and_of_one_over_the_other() -> None:
     assert (over["seconds"], over["seconds_without_start"]) == (0.775, 0.7)
     assert (few["seconds"], few["seconds_without_start"]) == (0.4, 0.2)
     assert over["rms_error"]["prep"] == [0.6, None, None]  # 4.5 over 12.5, squared
+
+
+def test_one_repeat_that_went_wrong_makes_the_mean_of_squares_but_not_the_middle() -> None:
+    off = [0.011, 0.008, 0.110]  # by 1, -2 and 100 ms
+    (told,) = summaries([repeat(reference, 0.011) for reference in off])
+    last, over = told["reference"]["50"], told["stash_over_reference"]["20"]
+    assert last["middle_error_ms"]["prep"] == pytest.approx(2.0)
+    assert last["rms_error_ms"]["prep"] == pytest.approx((10005 / 3) ** 0.5, abs=1e-3)
+    assert over["middle_error"]["prep"][0] == 0.5
 
 
 def test_repeats_are_drawn_again_in_pairs_where_there_are_enough() -> None:

@@ -47,11 +47,21 @@ def test_rounding_of_single_blocks_is_no_program_of_others() -> None:
     assert found["other programs"].status == "pass"
 
 
-def test_nodes_on_one_machine_are_not_taken_for_programs_of_others() -> None:
+@pytest.mark.parametrize(
+    ("hosts", "told"),
+    [
+        (("a 10.0.0.1", "a 10.0.0.2"), False),
+        (("a", "b"), True),
+        (("a", "b", "a"), False),  # it is the first node whose processors are looked at
+        (("a", "b 10.0.0.1", "b 10.0.0.2"), True),
+    ],
+)
+def test_nodes_on_one_machine_are_not_taken_for_programs_of_others(
+    hosts: tuple[str, ...], told: bool
+) -> None:
     rounds = rounds_of([[HAND_WORKED] * 3], disturbance=disturbance(other_cpu_seconds=4.0))
-    for hosts, expected in ((("a 10.0.0.1", "a 10.0.0.2"), False), (("a", "b"), True)):
-        found = {check.name for check in checks_of(rounds, machine(nodes=2, hosts=hosts))}
-        assert ("other programs" in found) == expected
+    found = {check.name for check in checks_of(rounds, machine(nodes=len(hosts), hosts=hosts))}
+    assert ("other programs" in found) == told
 
 
 @pytest.mark.parametrize(
