@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -163,52 +163,47 @@ def _took(answer: dict[str, Any], part: dict[str, Any]) -> tuple[str, ...]:
 def _errors(repeats: Sequence[dict[str, Any]], kind: str) -> str:
     """How far answers are off, by one way to sum errors up, and Stash's over the other's."""
     counts = list(repeats[0]["stash"])
-    head = ["workload", "machine", "stall", "truth", "one launch a step"]
+    head = [*_STALL_HEAD, "truth", "one launch a step"]
     head += [f"Stash, {count} rounds: error; over the other's" for count in counts]
     rows = []
-    for one in repeats:
+    for one, stall, start in _stalls(repeats):
         (*_, other), over = one["reference"].values(), one["stash_over_reference"]
-        for stall, truth in one["truth_ms"].items():
-            ratios = [over[count][f"{kind}_error"][stall] for count in counts]
-            errors = [one["stash"][count][f"{kind}_error_ms"][stall] for count in counts]
-            rows.append(
-                (
-                    WORLDS[one["case"]],
-                    _machine(one),
-                    f"`{stall}`",
-                    f"{truth:.0f} ms",
-                    f"{other[f'{kind}_error_ms'][stall]:.2f} ms",
-                    *(
-                        f"{error:.2f} ms; {_within(*ratio, digits=2)}"
-                        for error, ratio in zip(errors, ratios, strict=True)
-                    ),
-                )
-            )
+        ratios = [over[count][f"{kind}_error"][stall] for count in counts]
+        errors = [one["stash"][count][f"{kind}_error_ms"][stall] for count in counts]
+        told = [
+            f"{error:.2f} ms; {_within(*ratio, digits=2)}"
+            for error, ratio in zip(errors, ratios, strict=True)
+        ]
+        truth, of_other = one["truth_ms"][stall], other[f"{kind}_error_ms"][stall]
+        rows.append((*start, f"{truth:.0f} ms", f"{of_other:.2f} ms", *told))
     return _table(head, rows)
 
 
 def _widths(repeats: Sequence[dict[str, Any]]) -> str:
     """How wide Stash's intervals are, and how many hold the truth; the other method has none."""
     counts = list(repeats[0]["stash"])
-    head = ["workload", "machine", "stall"]
-    head += [f"{count} rounds: mean half-width; hold the truth" for count in counts]
+    head = [*_STALL_HEAD, *(f"{n} rounds: mean half-width; hold the truth" for n in counts)]
     rows = []
+    for one, stall, start in _stalls(repeats):
+        told = [
+            f"{answer['half_width_ms'][stall]:.2f} ms; "
+            f"{answer['inside_interval'][stall]} of {one['repeats']}"
+            for answer in one["stash"].values()
+        ]
+        rows.append((*start, *told))
+    return _table(head, rows)
+
+
+_STALL_HEAD = ("workload", "machine", "stall")
+
+
+def _stalls(
+    repeats: Sequence[dict[str, Any]],
+) -> Iterator[tuple[dict[str, Any], str, tuple[str, ...]]]:
+    """Every known stall of every case, and the cells that its row begins with."""
     for one in repeats:
         for stall in one["truth_ms"]:
-            told = [one["stash"][count] for count in counts]
-            rows.append(
-                (
-                    WORLDS[one["case"]],
-                    _machine(one),
-                    f"`{stall}`",
-                    *(
-                        f"{answer['half_width_ms'][stall]:.2f} ms; "
-                        f"{answer['inside_interval'][stall]} of {one['repeats']}"
-                        for answer in told
-                    ),
-                )
-            )
-    return _table(head, rows)
+            yield one, stall, (WORLDS[one["case"]], _machine(one), f"`{stall}`")
 
 
 def _machine(one: dict[str, Any]) -> str:
