@@ -359,7 +359,7 @@ iteration, some hundredths of a millisecond, show what closed forms leave out:
   three rounds are as near or nearer in a fifth of its time only if starts are left aside; with
   them they take 0.30 of it. A fifth of its 44 s is 9 s; one plain launch starts and ends in 6.6 s,
   Stash in 10.3 s. Under bursts of load three rounds do not halve its error (0.57 to 3.1 of it): a
-  burst may lie over all of them. Ten rounds do (0.13 to 0.34), in half of its time.
+  burst can lie over all of them. Ten rounds do (0.13 to 0.34), in half of its time.
 
 Network and links ran with `--minutes 4`, the default; all others with 1.6.
 """
