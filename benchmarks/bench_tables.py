@@ -21,7 +21,7 @@ PAGE = "benchmarks.md"
 CASES = {
     "emulated": "emulated V100, ResNet50 shapes",
     "conv": "`tinycnn` on CPUs, batch 8",
-    "tiny-layers": "75 linear layers of 64 x 64, 75 buckets, CPUs",
+    "tiny-layers": "75 linear layers of 64 x 64 on CPUs",
 }
 TOOLS = {
     "torch-profiler": "`torch.profiler`",

@@ -25,6 +25,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import slices
 from load import bursts
 from truth import surroundings
@@ -71,6 +72,7 @@ def _launches(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
         for name in options.only or WORLDS:
             for seed in range(options.seed, options.seed + options.launches):
                 experiment = _experiment(name, options.uneven, seed)
+                began = psutil.cpu_times()
                 kinds = intervals_in(experiment, options.profiles, options.rounds)
                 launch = {
                     "world": name,
@@ -79,11 +81,19 @@ def _launches(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
                     "rounds": options.rounds,
                     "seed": seed,
                     "at": round(time.time()),
+                    "stolen": _stolen_since(began),
                     "kinds": kinds,
                 }
                 if options.append is not None:
                     slices.keep(launch, options.append)
                 yield launch
+
+
+def _stolen_since(began: Any) -> float:
+    """The part of all processors' time that other tenants of the host have taken."""
+    passed = [now - then for now, then in zip(psutil.cpu_times(), began, strict=True)]
+    stolen = dict(zip(began._fields, passed, strict=True)).get("steal", 0.0)
+    return round(stolen / sum(passed), 4)
 
 
 def intervals_in(experiment: Experiment, profiles: int, rounds: int) -> dict[str, Any]:

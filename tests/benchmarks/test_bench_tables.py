@@ -16,7 +16,7 @@ def test_the_page_has_the_tables_that_its_slices_give() -> None:
     text = PAGE.read_text()
     assert bench_tables.with_tables(text) == text, "python benchmarks/bench_tables.py --write docs"
     marks = {name for _, name, _ in bench_tables.MARKED.findall(text)}
-    assert marks >= set(bench_tables.tables()) - {"tools"}
+    assert marks == set(bench_tables.tables())
 
 
 @pytest.mark.parametrize(
