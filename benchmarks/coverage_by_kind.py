@@ -90,7 +90,7 @@ def _launches(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def _stolen_since(began: Any) -> float:
-    """The part of all processors' time that other tenants of the host have taken."""
+    """The part of all processors' time that the host did not give to this machine."""
     passed = [now - then for now, then in zip(psutil.cpu_times(), began, strict=True)]
     stolen = dict(zip(began._fields, passed, strict=True)).get("steal", 0.0)
     return round(stolen / sum(passed), 4)

@@ -353,14 +353,14 @@ iteration, some hundredths of a millisecond, show what closed forms leave out:
   really takes one or two milliseconds, where the closed form has nothing: that is the leak into
   communication. A run before this one, on links whose TCP was the machine's own (BBR), had read
   107.6 % (103.5 to 111.7) for 100 %; links of the lab are paced by `reno` since ([lab](lab.md)).
-- *Coverage of communication and contention, quiet.* In the five launches of 2026-11-18 more time
-  was stolen from this machine than the workers used: 13 and 36 % of all processor time in the last
-  two, about a third in the seven minutes before 04:07. The machine was not quiet, and 12 ms are
-  probably not the whole truth then: workers that exchange gradients also wait for the one whose
-  core was taken, in every iteration, and stalls read too long. Half a minute before the last
-  launch, while nothing ran, 0.5 % was stolen: whether these workers' own short sleeps bring it
-  about was not looked into. Four launches of the day before had held the truth in 74, 76 and 77 of
-  80, with half-widths of 0.6 ms; their slices were lost.
+- *Coverage of communication and contention, quiet.* Five launches of 2026-11-18. Wherever it was
+  looked at, much time was stolen from this machine: 13 and 36 % of all processors' in the last two
+  launches, about a third in the seven minutes before 04:07, in the second. The machine was not
+  quiet, and 12 ms are probably not the whole truth then: workers that exchange gradients also wait
+  for the one whose core was taken, in every iteration, and stalls read too long. Half a minute
+  before the last launch, while nothing ran, 0.5 % was stolen: whether these workers' own short
+  sleeps bring it about was not looked into. Four launches of the day before had held the truth in
+  74, 76 and 77 of 80, with half-widths of 0.6 ms; their slices were lost.
 - *Coverage of fetch, quiet.* In one of its five launches the half-width was 22.5 ms in the mean, in
   the others 1.5 to 4.5; why was not looked into. Wide intervals hold the truth easily.
 - *Against one launch per step* ([benchmarks](benchmarks.md)), iterations of 60 ms, 20 repeats:
