@@ -113,6 +113,7 @@ def _prepared(seed: int) -> Prepared:
         first.workers,
         first.threads,
         first.script,
+        first.found,
     )
 
 

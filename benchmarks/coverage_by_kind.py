@@ -25,7 +25,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import psutil
 import slices
 from load import bursts
 from truth import surroundings
@@ -38,13 +37,16 @@ from stash.launch.nodes import Lead
 from stash.launch.request import Request, prepare
 from stash.results.assemble import Recording
 from stash.results.estimates import Times
+from stash.results.recording import Block, Round
 from stash.results.statistics import Estimate, plain_mean
 from stash.results.steps import STALL_BY_NAME
+from stash.results.validity import stolen_fraction
 
 AMOUNT = 0.2
-#: Iterations vary by this part to either side. On an ideal device intervals are as narrow as what
-#: closed forms leave out, a tenth of a millisecond, and tell nothing of what intervals are for.
-UNEVEN = 0.02
+#: Iterations vary by this part to either side, so that intervals of 20 rounds are about as wide as
+#: a profile asks for by default (3 %). On an ideal device they are as narrow as what closed forms
+#: leave out, some tenths of a millisecond here, and tell nothing of what intervals are for.
+UNEVEN = 0.05
 #: What is put in together.
 WORLDS = {"delays": ("communication", "contention", "prep"), "disk": ("fetch",)}
 #: A replay block of one iteration must last 50 ms; a disk's answer 100 ms (docs/truth.md).
@@ -72,8 +74,7 @@ def _launches(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
         for name in options.only or WORLDS:
             for seed in range(options.seed, options.seed + options.launches):
                 experiment = _experiment(name, options.uneven, seed)
-                began = psutil.cpu_times()
-                kinds = intervals_in(experiment, options.profiles, options.rounds)
+                found = intervals_in(experiment, options.profiles, options.rounds)
                 launch = {
                     "world": name,
                     "bursts": options.bursts,
@@ -81,35 +82,33 @@ def _launches(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
                     "rounds": options.rounds,
                     "seed": seed,
                     "at": round(time.time()),
-                    "stolen": _stolen_since(began),
-                    "kinds": kinds,
+                    **found,
                 }
                 if options.append is not None:
                     slices.keep(launch, options.append)
                 yield launch
 
 
-def _stolen_since(began: Any) -> float:
-    """The part of all processors' time that the host did not give to this machine."""
-    passed = [now - then for now, then in zip(psutil.cpu_times(), began, strict=True)]
-    stolen = dict(zip(began._fields, passed, strict=True)).get("steal", 0.0)
-    return round(stolen / sum(passed), 4)
-
-
 def intervals_in(experiment: Experiment, profiles: int, rounds: int) -> dict[str, Any]:
-    """One launch, cut into profiles: by kind the truth; of each profile value, low and high."""
-    recorded = _record(experiment, profiles * rounds).rounds
-    parts = [
-        Times.of(recorded[first : first + rounds]) for first in range(0, len(recorded), rounds)
-    ]
+    """One launch, cut into profiles: of each what was stolen meanwhile, value, low and high."""
+    recording = _record(experiment, profiles * rounds)
+    recorded, machine = recording.rounds, recording.facts[0].machine
+    parts = [recorded[first : first + rounds] for first in range(0, len(recorded), rounds)]
     truth = experiment.world.truth()
     return {
-        kind: {
-            "truth": truth[kind],
-            "found": [_ends(part.stall(STALL_BY_NAME[kind])) for part in parts],
-        }
-        for kind in WORLDS[experiment.name]
+        "stolen": [round(stolen_fraction(_blocks(part), machine), 4) for part in parts],
+        "kinds": {
+            kind: {
+                "truth": truth[kind],
+                "found": [_ends(Times.of(part).stall(STALL_BY_NAME[kind])) for part in parts],
+            }
+            for kind in WORLDS[experiment.name]
+        },
     }
+
+
+def _blocks(rounds: Sequence[Round]) -> list[Block]:
+    return [block for one in rounds for block in one.blocks]
 
 
 def _ends(estimate: Estimate) -> list[float]:
@@ -144,11 +143,19 @@ def _covered(kind: str, launches: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "profiles": len(found),
         "covered": sum(_holds(ends, truth) for ends in found),
         "covered_by_launch": [sum(_holds(ends, truth) for ends in of_one) for of_one in by_launch],
+        "stolen_percent": _stolen_percent(launches),
         "truth_ms": 1e3 * truth,
         "mean_error_ms": 1e3 * error.value,
         "error_half_width_ms": 1e3 * (error.half_width or math.nan),  # of launches
         "mean_half_width_ms": 1e3 * statistics.mean((high - low) / 2 for _, low, high in found),
     }
+
+
+def _stolen_percent(launches: Sequence[dict[str, Any]]) -> float | None:
+    """Of the processors' time, over all profiles; none where some did not look at it."""
+    if not all("stolen" in one for one in launches):
+        return None
+    return 100 * statistics.mean(part for one in launches for part in one["stolen"])
 
 
 def _holds(ends: Sequence[float], truth: float) -> bool:

@@ -13,8 +13,6 @@ from typing import Any
 
 import torch
 from torch.utils.data import Dataset
-from truth_experiments import world_with
-from truth_worlds import FACTORY, VARIABLE
 
 import stash
 from stash.lab.delays import SlowBatches
@@ -74,6 +72,10 @@ NAMES = ("emulated", "cpu")
 
 def _emulated() -> Known:
     """Iterations of 60 ms, which fill a block; exchange and preprocessing add a fifth each."""
+    # Not above: workers of the other case import this module, too, and would wait for scipy.
+    from truth_experiments import world_with
+    from truth_worlds import FACTORY, VARIABLE
+
     world = world_with(communication=0.2, prep=0.2, iteration_seconds=0.06)
     truth = world.truth()
     return Known(

@@ -111,6 +111,7 @@ def run(
         "name": experiment.name,
         "group": experiment.group,
         "kind": experiment.kind,
+        "hides": experiment.hides,
         "about": experiment.about,
         "world": {**asdict(experiment.world), "link": experiment.link},
         "truth_seconds": {**world.truth(), "noise": 0.0},

@@ -21,7 +21,7 @@ AMOUNTS = (0.02, 0.05, 0.10, 0.20, 0.50, 1.00)
 #: A throttled disk answers at ticks of the kernel (4 ms), so a batch takes a whole number of them.
 FETCH_AMOUNTS = (0.02, 0.04, 0.10, 0.20, 0.50, 1.00)
 EVEN_AMOUNTS = (0.04, 0.50)
-#: By this part iterations of sweeps are shorter or longer.
+#: By this part iterations are shorter or longer, but for those of ideal devices.
 UNEVEN = 0.01
 LINK_RATES = ("100mbit", "70mbit", "50mbit")
 HOSTS = 2
@@ -37,6 +37,7 @@ class Experiment:
     about: str
     world: World
     kind: str | None = None  # of a sweep: the stall that is put in
+    hides: str | None = None  # the stall that compute hides as a whole
     steps: tuple[str, ...] = ALL_STEPS
     link: str | None = None  # rate of the link between the workers, or between their hosts
     hosts: int = 1
@@ -159,35 +160,46 @@ def _network_bits(amount: float) -> float:
     return math.exp(float(optimize.brentq(missing, math.log(1e6), math.log(1e11))))
 
 
+def _uneven() -> World:
+    """Nothing is put in, and iterations vary as those of sweeps do."""
+    even = World()
+    return replace(even, uneven_seconds=UNEVEN * even.iteration_seconds)
+
+
 def _masked() -> list[Experiment]:
-    plain = World(reads_loss=True)
+    plain = replace(_uneven(), reads_loss=True)
     whole = plain.iteration_seconds
-    loader = World(loader_workers=1)
+    loader = replace(_uneven(), loader_workers=1)
     cases = {
         "masked-communication-hidden": (
             "an exchange of 10 % of an iteration, over before the backward pass",
             replace(plain, exchange_seconds=0.1 * whole),
+            "communication",
         ),
         "masked-communication-partly": (
             "an exchange of 30 %, begun before the end of the backward pass",
             replace(plain, exchange_seconds=0.3 * whole),
+            None,
         ),
         "masked-prep-hidden": (
             "batches that take 60 % of an iteration, prepared by a loader worker",
             replace(loader, prepare_seconds=0.6 * whole),
+            "prep",
         ),
         "masked-prep-partly": (
             "batches that take 130 % of an iteration, prepared by a loader worker",
             replace(loader, prepare_seconds=1.3 * whole),
+            None,
         ),
         "masked-fetch-hidden": (
             "batches that take 60 % of an iteration to read, by a loader worker",
             replace(loader, read_seconds=0.6 * whole),
+            "fetch",
         ),
     }
     return [
-        Experiment(name=name, group="masked", about=about, world=world)
-        for name, (about, world) in cases.items()
+        Experiment(name=name, group="masked", about=about, world=world, hides=hides)
+        for name, (about, world, hides) in cases.items()
     ]
 
 
@@ -221,7 +233,7 @@ def _nulls() -> list[Experiment]:
             name=f"null-{where}",
             group="null",
             about=f"nothing put in; batches from {words}",
-            world=World(loader_workers=loaders, reads_loss=not loaders),
+            world=replace(_uneven(), loader_workers=loaders, reads_loss=not loaders),
             steps=(*ALL_STEPS, "again"),
         )
         for where, words, loaders in (

@@ -68,8 +68,8 @@ class World:
 
     def __post_init__(self) -> None:
         # An iteration that varies must stay on one side of the disk's pace.
-        slowest = self.iteration_seconds + self.uneven_seconds
-        assert not self.uneven_seconds or not 0 < self.read_seconds < slowest
+        from_the_mean = abs(self.read_seconds - self.iteration_seconds)
+        assert not self.read_seconds or from_the_mean >= self.uneven_seconds
 
     @cached_property
     def accelerator(self) -> Accelerator:

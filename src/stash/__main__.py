@@ -1,7 +1,5 @@
 """`python -m stash` is `stash`."""
 
-import sys
+from stash.cli.main import run
 
-from stash.cli.main import main
-
-sys.exit(main())
+run()

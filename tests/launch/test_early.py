@@ -13,13 +13,14 @@ from pathlib import Path
 import psutil
 import pytest
 
+from launch.agents import output_of, task_of
 from launch.running import until
 from stash.errors import UsageError
 from stash.launch.api import measure
 from stash.launch.early import run_agent, starting_agent
 from stash.launch.request import Request
 
-SHOW = ("--standalone", "--nproc-per-node", "1", "--no-python", "env")
+SHOW = "import os; print(os.environ.get('WHERE'), os.getcwd())"
 
 
 pytestmark = pytest.mark.gang
@@ -35,46 +36,41 @@ def agents() -> list[psutil.Process]:
 
 def test_the_first_launch_takes_the_agent_that_waits_and_the_next_a_new_one(tmp_path: Path) -> None:
     environment = {**os.environ, "WHERE": "as told"}
-    with starting_agent():
+    tasks = [task_of(tmp_path / name, SHOW, environment) for name in ("first", "second")]
+    with starting_agent(os.environ):
         (waiting,) = agents()
-        first = run_agent(SHOW, environment, tmp_path / "first.log")
-        second = run_agent(("--help",), environment, tmp_path / "second.log")
+        first = run_agent(tasks[0], tmp_path / "first.log")
+        second = run_agent(tasks[1], tmp_path / "second.log")
         assert first.pid == waiting.pid != second.pid
-        assert (first.wait(60), second.wait(60)) == (0, 0)
-    assert "WHERE=as told" in (tmp_path / "first.log").read_text().splitlines()
-    assert "--nproc-per-node" in (tmp_path / "second.log").read_text()
+        first.wait(100)
+        second.wait(100)
+    for task in tasks:
+        assert output_of(task).startswith("as told")
 
 
 def test_a_process_that_was_forked_meanwhile_does_not_keep_the_agent_waiting(
     tmp_path: Path,
 ) -> None:
-    with starting_agent():
+    task = task_of(tmp_path, SHOW)
+    with starting_agent(os.environ):
         child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))
         child.start()
         try:
-            assert run_agent(("--help",), os.environ, tmp_path / "log").wait(100) == 0
+            run_agent(task, tmp_path / "log").wait(100)
+            assert output_of(task)
         finally:
             child.kill()
             child.join()
 
 
-def test_what_was_taken_away_from_the_environment_is_gone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PET_NPROC_PER_NODE", "4")
-    told = {name: value for name, value in os.environ.items() if not name.startswith("PET_")}
-    assert run_agent(SHOW, told, tmp_path / "log").wait(60) == 0
-    assert "PET_NPROC_PER_NODE" not in (tmp_path / "log").read_text()
-
-
 def test_an_agent_runs_where_we_are_by_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with starting_agent():
+    with starting_agent(os.environ):
         monkeypatch.chdir(tmp_path)
-        show = (*SHOW[:-1], "pwd")
-        assert run_agent(show, os.environ, tmp_path / "log").wait(100) == 0
-    assert str(tmp_path) in (tmp_path / "log").read_text().splitlines()
+        task = task_of(tmp_path, SHOW)
+        run_agent(task, tmp_path / "log").wait(100)
+    assert output_of(task).endswith(f" {tmp_path}\n")
 
 
 def test_what_an_agent_says_before_it_is_told_anything_is_in_its_log(
@@ -82,19 +78,21 @@ def test_what_an_agent_says_before_it_is_told_anything_is_in_its_log(
 ) -> None:
     (tmp_path / "torch.py").write_text("raise ImportError('no torch here')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    with starting_agent():
+    with starting_agent(os.environ):
         (waiting,) = agents()
         assert until(lambda: waiting.status() == psutil.STATUS_ZOMBIE, 60)
-        assert run_agent(SHOW, os.environ, tmp_path / "log").wait(100) == 1
+        assert run_agent(task_of(tmp_path, SHOW), tmp_path / "log").wait(100) == 1
     assert "ImportError: no torch here" in (tmp_path / "log").read_text()
 
 
 def test_another_thread_has_an_agent_of_its_own(tmp_path: Path) -> None:
-    with starting_agent():
+    task = task_of(tmp_path, SHOW)
+    with starting_agent(os.environ):
         (waiting,) = agents()
         with ThreadPoolExecutor() as pool:
-            other = pool.submit(run_agent, ("--help",), os.environ, tmp_path / "log").result()
-            assert other.pid != waiting.pid and other.wait(100) == 0
+            other = pool.submit(run_agent, task, tmp_path / "log").result()
+            other.wait(100)
+            assert other.pid != waiting.pid and output_of(task)
         assert waiting.is_running()
 
 
@@ -107,23 +105,23 @@ def test_a_request_that_is_refused_leaves_no_agent(tmp_path: Path) -> None:
 
 
 def test_an_agent_that_nobody_needs_ends_with_the_block() -> None:
-    with pytest.raises(KeyboardInterrupt), starting_agent():
+    with pytest.raises(KeyboardInterrupt), starting_agent(os.environ):
         (waiting,) = agents()
         raise KeyboardInterrupt
     assert not waiting.is_running() and not agents()
 
 
 def test_an_agent_ends_where_nobody_can_tell_it_anything_any_more(tmp_path: Path) -> None:
-    with starting_agent():
+    with starting_agent(os.environ):
         (waiting,) = agents()
         with pytest.raises(OSError, match="nowhere"):
-            run_agent(SHOW, os.environ, tmp_path / "nowhere" / "log")
+            run_agent(task_of(tmp_path, SHOW), tmp_path / "nowhere" / "log")
         assert not waiting.is_running()
 
 
 def test_an_agent_that_was_killed_while_it_waited_is_seen_to_be_dead(tmp_path: Path) -> None:
-    with starting_agent():
+    with starting_agent(os.environ):
         (waiting,) = agents()
         waiting.kill()
         assert until(lambda: waiting.status() == psutil.STATUS_ZOMBIE, 60)
-        assert run_agent(SHOW, os.environ, tmp_path / "log").wait(10) < 0
+        assert run_agent(task_of(tmp_path, SHOW), tmp_path / "log").wait(10) < 0

@@ -16,7 +16,7 @@ def failed(folder: Path, rank: int, message: str, quoting: str) -> None:
     """What a worker leaves behind."""
     error = {"rank": rank, "message": message, "quoting": quoting, "traceback": ""}
     (folder / f"error-{rank}.json").write_text(json.dumps(error))
-    log = folder / "logs" / "run" / "attempt_0" / str(rank)
+    log = folder / "logs" / str(rank)
     log.mkdir(parents=True)
     (log / "stderr.log").write_text("--token s3cr3t-of-an-argument\n")
     (log / "stdout.log").write_text("s3cr3t-of-a-print\n")
@@ -32,13 +32,13 @@ def test_what_a_script_said_and_wrote_is_shown_and_goes_into_no_document(tmp_pat
 
 @pytest.mark.parametrize("left", ["123 1.0 node", ""])  # a full disk empties what is written anew
 def test_workers_that_had_begun_and_left_no_word_were_started(left: str, tmp_path: Path) -> None:
-    (tmp_path / "agent.log").write_text("traceback of torchrun\n")
+    (tmp_path / "agent.log").write_text("traceback of the agent\n")
     failure = supervise._explain_exit(tmp_path)
     assert failure.message == "The workers could not be started."
     (tmp_path / "heartbeat-0").write_text(left)
     failure = supervise._explain_exit(tmp_path)
     assert failure.message == "A worker ended without a word."
-    assert "traceback of torchrun" in failure.shown
+    assert "traceback of the agent" in failure.shown
 
 
 @pytest.mark.parametrize(("free", "told"), [(0, True), (100_000, True), (1 << 30, False)])
@@ -56,7 +56,7 @@ def test_a_full_disk_of_the_run_folder_is_told_by_the_folder_s_name(
 def hangs(folder: Path, rank: int, *wrote: str) -> None:
     """A worker that beat once and, when asked where it is, wrote so."""
     Heartbeat(folder, rank, 60.0).tell("node")
-    log = folder / "logs" / "run" / "attempt_0" / str(rank)
+    log = folder / "logs" / str(rank)
     log.mkdir(parents=True)
     lines = ("before", "Stack (most recent call first):", *wrote)
     (log / "stderr.log").write_text("".join(f"{line}\n" for line in lines))

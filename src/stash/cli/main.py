@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -78,6 +79,13 @@ def options(
     if context.invoked_subcommand is None:
         print(context.get_help(), end="")  # empty where the library has printed it already
         raise typer.Exit(WRONG_USAGE)
+
+
+def run() -> NoReturn:
+    """`stash`, as a program of its own."""
+    code = main()
+    gc.freeze()  # else Python looks through all that torch has made for garbage before it ends: 1 s
+    sys.exit(code)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -18,18 +18,19 @@ from stash.engine.plan import Plan
 from stash.engine.protect import protected
 from stash.errors import StashError, UsageError
 from stash.launch import placement, resume
+from stash.launch.agent import LOGS
 from stash.launch.early import starting_agent
 from stash.launch.links import beside_a_profile
 from stash.launch.nodes import Followed, Lead, follow, introduce, leading
 from stash.launch.placement import Placement
-from stash.launch.request import Prepared, Request, prepare
+from stash.launch.rendezvous import Point
+from stash.launch.request import Prepared, Request, expected_environment, prepare
 from stash.launch.script import is_script
 from stash.launch.supervise import (
     Alarm,
     Event,
     GangFailure,
     Listener,
-    Point,
     interrupt_on_terminate,
     run_gang,
     uninterrupted,
@@ -87,7 +88,7 @@ def measure(request: Request, listen: Listener = lambda events: None) -> Measure
             "Here `stash profile`, or stash.launch.api.take_part, runs the workers."
         )
     store.ensure_writable(request.out)
-    with starting_agent():
+    with starting_agent(expected_environment(request)):
         prepared = prepare(request, place.nodes)
         earlier = None if request.resume is None else resume.load(request.resume, request.out)
         if place.nodes > 1:
@@ -100,7 +101,7 @@ def measure(request: Request, listen: Listener = lambda events: None) -> Measure
 
 def take_part(request: Request) -> Followed:
     """The part of another node than the first: run workers there until node 0 has finished."""
-    with starting_agent():
+    with starting_agent(expected_environment(request)):
         return _take_part(request, placement.place(request, os.environ))
 
 
@@ -203,7 +204,7 @@ def _with_links(
     """
     plan = prepared.plan.model_copy(update={"launch": made.run.launches})
     try:
-        links = beside_a_profile(lead, plan, prepared.workers, prepared.threads, listen)
+        links = beside_a_profile(lead, plan, prepared.workers, prepared.environment, listen)
     except KeyboardInterrupt:
         return made, True, None
     except Exception as error:  # whatever it is, the profile is there already
@@ -232,7 +233,7 @@ def _keep_output(run_folder: Path, log: Path) -> list[str]:
     try:
         with log.open("wb") as kept:
             for name in ("stdout.log", "stderr.log"):
-                for path in sorted(run_folder.glob(f"launch-*/logs/*/attempt_0/0/{name}")):
+                for path in sorted(run_folder.glob(f"launch-*/{LOGS}/0/{name}")):
                     kept.write(path.read_bytes())
     except OSError as error:
         reason = error.strerror or error
@@ -307,7 +308,7 @@ def _run_gang(
         plan,
         folder,
         workers=prepared.workers,
-        threads=prepared.threads,
+        environment=prepared.environment,
         script=() if plan.links is not None else prepared.script_in(folder),
         on_events=on_events,
         point=point,

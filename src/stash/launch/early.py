@@ -8,25 +8,28 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from pathlib import Path
 
 from stash.engine.host import die_with_parent
+from stash.launch.agent import Task
 
 #: Of this thread: an agent ends with the thread that has started it.
 _waiting: ContextVar[_Agent | None] = ContextVar("_waiting", default=None)
 
 
 @contextlib.contextmanager
-def starting_agent() -> Iterator[None]:
-    """The first launch inside finds an agent that has been started already."""
-    early = _Agent()
+def starting_agent(environment: Mapping[str, str]) -> Iterator[None]:
+    """The first launch inside finds an agent that has been started already.
+
+    Where its workers are told the same environment, they can be forks of it.
+    """
+    early = _Agent(environment)
     before = _waiting.set(early)
     try:
         yield
@@ -36,30 +39,29 @@ def starting_agent() -> Iterator[None]:
         _waiting.reset(before)
 
 
-def run_agent(
-    arguments: Sequence[str], environment: Mapping[str, str], log: Path
-) -> subprocess.Popen[bytes]:
-    """torchrun with these arguments, in an agent that waits for them or in a new one."""
-    agent = _waiting.get() or _Agent()
+def run_agent(task: Task, log: Path) -> subprocess.Popen[bytes]:
+    """All workers of a task, by an agent that waits for it or by a new one."""
+    agent = _waiting.get() or _Agent(task.environment)
     _waiting.set(None)
     try:
-        return agent.run(arguments, environment, log)
+        return agent.run(task, log)
     except BaseException:  # no room for a log, or Ctrl-C: nobody would end it
         agent.dismiss()
         raise
 
 
 class _Agent:
-    """A process that imports torchrun and then waits."""
+    """A process that imports what workers need, and then waits."""
 
-    def __init__(self) -> None:
+    def __init__(self, environment: Mapping[str, str]) -> None:
         reading, telling = _pipe()
         self._telling = os.fdopen(telling, "w")
         descriptor, name = tempfile.mkstemp(prefix="stash-agent-", suffix=".log")
         self._log = Path(name)
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "stash.launch.agent", str(reading)],
+                [sys.executable, "-u", "-m", "stash.launch.agent", str(reading)],
+                env=dict(environment),
                 stdin=subprocess.DEVNULL if os.isatty(0) else None,  # ours is another session
                 stdout=descriptor,
                 stderr=descriptor,
@@ -75,15 +77,12 @@ class _Agent:
             os.close(reading)
             os.close(descriptor)
 
-    def run(
-        self, arguments: Sequence[str], environment: Mapping[str, str], log: Path
-    ) -> subprocess.Popen[bytes]:
+    def run(self, task: Task, log: Path) -> subprocess.Popen[bytes]:
         """Tell it what to run, and put what it writes in place."""
-        told = {"arguments": list(arguments), "environment": dict(environment), "cwd": os.getcwd()}
         os.replace(self._log, log)
         # One that has died already is found by whoever waits for it.
         with contextlib.suppress(BrokenPipeError), self._telling as pipe:
-            pipe.write(json.dumps(told) + "\n")
+            pipe.write(task.line())
         return self._process
 
     def dismiss(self) -> None:

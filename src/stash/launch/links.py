@@ -8,7 +8,7 @@ import secrets
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -25,13 +25,13 @@ from stash.launch import placement
 from stash.launch.meeting import Hello
 from stash.launch.nodes import Followed, Lead, follow, leading
 from stash.launch.placement import Placement
+from stash.launch.rendezvous import Point, environment_of_all
 from stash.launch.request import check_torch, default_device, default_workers
 from stash.launch.supervise import (
     Alarm,
     Event,
     GangFailure,
     Listener,
-    Point,
     interrupt_on_terminate,
     run_gang,
     uninterrupted,
@@ -97,7 +97,7 @@ def measure_links(request: LinksRequest, listen: Listener = lambda events: None)
         _files_to_read(request.data, storage=request.storage) as files,
     ):
         plan = prepared.plan.model_copy(update={"links": _links_plan(request.max_bytes, files)})
-        found = probe(lead, plan, prepared.workers, prepared.threads, listen)
+        found = probe(lead, plan, prepared.workers, prepared.environment, listen)
         with uninterrupted():
             kept = store.keep(found.links, request.out, found.run_folder)
         if kept.problem is None:
@@ -120,7 +120,7 @@ def take_part_in_links(request: LinksRequest) -> Followed:
                 plan,
                 Path(folder),
                 workers=prepared.workers,
-                threads=prepared.threads,
+                environment=prepared.environment,
                 script=(),
                 on_events=lambda events: None,
                 point=point,
@@ -150,7 +150,9 @@ class Probe:
             shutil.rmtree(self.run_folder, ignore_errors=True)
 
 
-def probe(lead: Lead, plan: Plan, workers: int, threads: int | None, listen: Listener) -> Probe:
+def probe(
+    lead: Lead, plan: Plan, workers: int, environment: Mapping[str, str], listen: Listener
+) -> Probe:
     """One launch on all nodes, and the document of its rounds."""
     events: list[Event] = []
 
@@ -170,7 +172,7 @@ def probe(lead: Lead, plan: Plan, workers: int, threads: int | None, listen: Lis
                 plan,
                 run_folder,
                 workers=workers,
-                threads=threads,
+                environment=environment,
                 script=(),
                 on_events=take,
                 point=point,
@@ -197,7 +199,7 @@ def probe(lead: Lead, plan: Plan, workers: int, threads: int | None, listen: Lis
 
 
 def beside_a_profile(
-    lead: Lead, plan: Plan, workers: int, threads: int | None, listen: Listener
+    lead: Lead, plan: Plan, workers: int, environment: Mapping[str, str], listen: Listener
 ) -> Links:
     """The same after the rounds of a profile, on the same nodes; emulated devices have none."""
     defaults = LinksRequest()
@@ -210,7 +212,7 @@ def beside_a_profile(
             "max_seconds": defaults.max_minutes * 60.0,
             "links": _links_plan(defaults.max_bytes, files),
         }
-        found = probe(lead, plan.model_copy(update=known), workers, threads, listen)
+        found = probe(lead, plan.model_copy(update=known), workers, environment, listen)
     found.clear()
     return found.links
 
@@ -222,7 +224,7 @@ class _Prepared:
     place: Placement
     plan: Plan
     workers: int
-    threads: int
+    environment: Mapping[str, str]
 
     @property
     def introduction(self) -> Hello:
@@ -263,7 +265,8 @@ def _prepare(request: LinksRequest) -> _Prepared:
         pin_cores=device.kind == "cpu" and 1 < workers <= cores,
         nodes=place.nodes,
     )
-    return _Prepared(place, plan, workers, max(1, cores // workers))
+    threads = max(1, cores // workers)
+    return _Prepared(place, plan, workers, environment_of_all(os.environ, workers, threads))
 
 
 def _links_plan(max_bytes: int, files: tuple[Path | None, bool]) -> LinksPlan:

@@ -17,7 +17,6 @@ from importlib import metadata
 from stash import __version__
 from stash.engine.plan import Plan
 from stash.errors import StashError
-from stash.launch import agent
 from stash.launch.meeting import (
     SILENCE_SECONDS,
     Channel,
@@ -32,8 +31,9 @@ from stash.launch.meeting import (
     until,
 )
 from stash.launch.placement import Placement
+from stash.launch.rendezvous import Point, open_store
 from stash.launch.request import Prepared
-from stash.launch.supervise import POLL_SECONDS, STOP_SECONDS, GangFailure, Point
+from stash.launch.supervise import POLL_SECONDS, STOP_SECONDS, GangFailure
 from stash.results.recording import Check
 
 MAX_WORDS = 4000
@@ -68,7 +68,7 @@ class Lead:
     @contextlib.contextmanager
     def launch(self, plan: Plan) -> Iterator[Point]:
         """A store for the workers of one launch, and the word to all nodes to start theirs."""
-        store, port = agent.open_store(self._place.host, self._timeout)
+        store, port = open_store(self._place.host, self._timeout)
         self._done.clear()
         for member in self.members:
             member.channel.send(Start(plan=plan, port=port))

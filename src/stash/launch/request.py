@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
@@ -16,6 +17,7 @@ from stash.hardware.device_names import DeviceName
 from stash.hardware.machine import usable_cores
 from stash.launch import script
 from stash.launch.placement import workers_told
+from stash.launch.rendezvous import environment_of_all
 from stash.launch.script import host_arguments, is_script, name_of
 from stash.results.steps import (
     CLUSTER_STEPS,
@@ -86,8 +88,14 @@ class Prepared:
     request: Request
     plan: Plan
     workers: int
-    threads: int | None  # none: torchrun decides, as for any script
+    threads: int | None  # of a worker; none: as its environment says, for any script
     script: tuple[str, ...]  # what the engine's host is to run
+    found: Mapping[str, str]  # the environment, before anything was imported that adds to it
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Of all workers."""
+        return environment_of_all(self.found, self.workers, self.threads)
 
     def script_in(self, run_folder: Path) -> tuple[str, ...]:
         """As one launch runs it; our own loop is told where to note unreadable samples."""
@@ -98,10 +106,11 @@ class Prepared:
 
 def prepare(request: Request, nodes: int = 1) -> Prepared:
     """Decide defaults, and refuse before anything is started what cannot work."""
+    found = dict(os.environ)
     check_numbers(request)
     check_torch()
     device = device_names.parse(request.device) if request.device else default_device()
-    workers = request.nproc_per_node or workers_told(os.environ) or default_workers(device)
+    workers = _workers_asked(request) or default_workers(device)
     cores = usable_cores()
     plan = Plan(
         seed=request.seed,
@@ -124,19 +133,40 @@ def prepare(request: Request, nodes: int = 1) -> Prepared:
     )
     if is_script(request):
         script.check(request, device)
-        return Prepared(request, plan, workers, None, host_arguments(request))
+        return Prepared(request, plan, workers, None, host_arguments(request), found)
     if request.script_arguments:
         raise UsageError(
             f"{request.workload} takes no arguments of its own: {request.script_arguments}. "
             "Only a script (train.py) or a module (-m) does."
         )
-    return _prepare_zoo(request, plan, device, workers, cores)
+    known, loop = _resolved(request, plan, device, workers, cores)
+    threads = _threads(request, workers, cores)
+    return Prepared(request, plan.model_copy(update=known), workers, threads, loop, found)
 
 
-def _prepare_zoo(
+def expected_environment(request: Request) -> dict[str, str]:
+    """Of all workers, as far as it can be known at once, without torch.
+
+    It is what `prepare` decides later, but where GPUs are counted.
+    """
+    cores = usable_cores()
+    workers = _workers_asked(request) or cores
+    threads = None if is_script(request) else _threads(request, workers, cores)
+    return environment_of_all(os.environ, workers, threads)
+
+
+def _workers_asked(request: Request) -> int | None:
+    return request.nproc_per_node or workers_told(os.environ)
+
+
+def _threads(request: Request, workers: int, cores: int) -> int:
+    return request.threads_per_worker or max(1, cores // workers)
+
+
+def _resolved(
     request: Request, plan: Plan, device: DeviceName, workers: int, cores: int
-) -> Prepared:
-    """Our own loop, over a model of the zoo or what a factory returns."""
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Our own loop, over a model of the zoo or what a factory returns: what the plan says of it."""
     if plan.nodes > 1:
         check_batch_is_a_number(request)
     loaders = request.num_workers
@@ -148,9 +178,7 @@ def _prepare_zoo(
         "data": _describe_data(request, workload),
         "dtype": request.dtype or "fp32",
     }
-    threads = request.threads_per_worker or max(1, cores // workers)
-    loop = _script(request, device, loaders, batch)
-    return Prepared(request, plan.model_copy(update=known), workers, threads, loop)
+    return known, _script(request, device, loaders, batch)
 
 
 def _share(total: float | None, launches: int, factor: float = 1.0) -> float | None:

@@ -1,11 +1,10 @@
-"""One launch on this node: torchrun starts its workers; we watch them and learn how they ended."""
+"""One launch on this node: an agent starts its workers; we watch them and learn how they ended."""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
 import json
-import math
 import os
 import re
 import shutil
@@ -22,8 +21,9 @@ import psutil
 from stash.engine.host import WHERE_SIGNAL
 from stash.engine.intermission import Doorkeeper
 from stash.engine.plan import RECORDING, Plan
-from stash.launch.agent import BACKEND
+from stash.launch.agent import ENDED, LOGS, Task
 from stash.launch.early import run_agent
+from stash.launch.rendezvous import Point, variables
 from stash.results.recording import AnyEvent, RecordingReader
 
 POLL_SECONDS = 0.25
@@ -89,23 +89,12 @@ class GangFailure:
 Alarm = Callable[[], GangFailure | None]
 
 
-@dataclass(frozen=True)
-class Point:
-    """Where the workers of all nodes meet, and which node this is."""
-
-    nodes: int
-    node: int
-    host: str
-    port: int
-    interface: str | None = None  # that leads to the other nodes
-
-
 def run_gang(
     plan: Plan,
     run_folder: Path,
     *,
     workers: int,
-    threads: int | None,
+    environment: Mapping[str, str],
     script: tuple[str, ...],
     on_events: Listener,
     point: Point,
@@ -119,7 +108,7 @@ def run_gang(
     plan_path.write_text(plan.model_dump_json())
     reader = RecordingReader(run_folder / RECORDING)
     doorkeeper = Doorkeeper(run_folder)
-    agent = _start(run_folder, plan_path, workers, threads, script, point, plan.timeout_seconds)
+    agent = _start(run_folder, plan_path, workers, environment, script, point)
     try:
         failure = _watch(agent, plan, run_folder, reader, on_events, alarm, doorkeeper)
     finally:
@@ -167,25 +156,18 @@ def _start(
     run_folder: Path,
     plan_path: Path,
     workers: int,
-    threads: int | None,
+    environment: Mapping[str, str],
     script: tuple[str, ...],
     point: Point,
-    timeout_seconds: float,
 ) -> subprocess.Popen[bytes]:
-    arguments = ["--rdzv-backend", BACKEND, "--rdzv-endpoint", f"{point.host}:{point.port}"]
-    arguments += ["--rdzv-conf", f"rank={point.node},timeout={math.ceil(timeout_seconds)}"]
-    arguments += ["--nnodes", str(point.nodes), "--nproc-per-node", str(workers)]
-    arguments += ["--log-dir", str(run_folder / "logs"), "--redirects", "3"]
-    arguments += ["-m", "stash.engine.host", "--plan", str(plan_path), *script]
-    environment = {**_without_launcher(os.environ), **_towards(point)}
-    if threads is not None:
-        environment["OMP_NUM_THREADS"] = str(threads)
-    return run_agent(arguments, environment, run_folder / "agent.log")
-
-
-def _without_launcher(environment: Mapping[str, str]) -> dict[str, str]:
-    """Without the variables by which torchrun would take its options from a launcher around us."""
-    return {name: value for name, value in environment.items() if not name.startswith("PET_")}
+    task = Task(
+        folder=str(run_folder.absolute()),
+        arguments=["--plan", str(plan_path), *script],
+        environment={**environment, **_towards(point)},
+        workers=[variables(point, workers, number) for number in range(workers)],
+        cwd=os.getcwd(),
+    )
+    return run_agent(task, run_folder / "agent.log")
 
 
 def _towards(point: Point) -> dict[str, str]:
@@ -368,16 +350,16 @@ def _is_echo(message: str) -> bool:
 
 
 def _killed_worker(run_folder: Path) -> tuple[int, int] | None:
-    """Rank and signal of a worker that did not end by itself, from torchrun's own summary.
+    """Rank and signal of a worker that did not end by itself, by what its agent has noted.
 
-    That names the first failure last; SIGTERM is what torchrun then sends to all others.
+    SIGTERM is what the agent sends to all others, unless the first one was ended by it.
     """
-    with contextlib.suppress(OSError):
-        text = (run_folder / "agent.log").read_text(errors="replace")
-        ended = re.findall(r"rank\s*:\s*(\d+) .*\n\s*exitcode\s*:\s*-(\d+)", text)
-        workers = [(int(rank), int(number)) for rank, number in ended]
-        workers.sort(key=lambda worker: worker[1] != signal.SIGTERM)
-        return workers[-1] if workers else None
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+        ended = json.loads((run_folder / ENDED).read_text())
+        signals = [(int(one["rank"]), -int(one["code"])) for one in ended]
+        others = [one for one in signals if one[1] > 0 and one[1] != signal.SIGTERM]
+        first = [one for one in signals[:1] if one[1] > 0]
+        return next(iter(others + first), None)
     return None
 
 
@@ -393,8 +375,8 @@ def _signal_words(number: int) -> str:
 
 
 def _log_of(run_folder: Path, rank: int) -> Path:
-    """Of a worker of this node; torchrun sorts logs by the number within the node."""
-    logs = list((run_folder / "logs").glob("*/attempt_0/*/stderr.log"))
+    """Of a worker of this node; logs are sorted by the number within the node."""
+    logs = list((run_folder / LOGS).glob("*/stderr.log"))
     own = [log for log in logs if log.parent.name == str(rank % len(logs))]
     return own[-1] if own else run_folder / "agent.log"
 

@@ -37,8 +37,13 @@ def checks_of(rounds: Sequence[Round], machine: MachineFacts) -> list[Check]:
     return checks
 
 
+def stolen_fraction(blocks: Sequence[Block], machine: MachineFacts) -> float:
+    """The part of the processors' time that a host gave to others."""
+    return _cpu_fraction(blocks, machine, "cpu_steal_seconds")
+
+
 def _steal(blocks: Sequence[Block], machine: MachineFacts) -> Check:
-    fraction = _cpu_fraction(blocks, machine, "cpu_steal_seconds")
+    fraction = stolen_fraction(blocks, machine)
     if fraction <= STEAL_FRACTION:
         return Check(
             name="steal",
@@ -49,7 +54,8 @@ def _steal(blocks: Sequence[Block], machine: MachineFacts) -> Check:
         name="steal",
         status="warn",
         message=f"Other tenants took {fraction:.1%} of the processors while measuring.",
-        next="Intervals already include this; for tighter ones measure on a quieter machine.",
+        next="Workers that exchange gradients wait for one whose core was taken, which can read as "
+        "communication or contention. Where these matter, measure on a quieter machine.",
     )
 
 
