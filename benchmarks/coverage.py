@@ -22,7 +22,8 @@ from known_stall import DELAY
 from stash.hardware.device_names import parse
 from stash.launch.api import _run_launches
 from stash.launch.nodes import Lead
-from stash.launch.request import Prepared, Request, prepare
+from stash.launch.prepare import Prepared, prepare
+from stash.launch.request import Request
 from stash.results.assemble import Recording
 from stash.results.estimates import Times
 from stash.results.statistics import Estimate
@@ -111,7 +112,6 @@ def _prepared(seed: int) -> Prepared:
         first.request,
         first.plan.model_copy(update={"seed": seed}),
         first.workers,
-        first.threads,
         first.script,
         first.found,
     )

@@ -34,7 +34,8 @@ from truth_worlds import FACTORY, WORKERS
 from stash.engine.plan import MIN_ROUNDS
 from stash.launch.api import _run_launches
 from stash.launch.nodes import Lead
-from stash.launch.request import Request, prepare
+from stash.launch.prepare import prepare
+from stash.launch.request import Request
 from stash.results.assemble import Recording
 from stash.results.estimates import Times
 from stash.results.recording import Block, Round

@@ -13,7 +13,8 @@ from launch.running import TINY, assert_no_orphans, temporary_files_in
 from stash.cli.main import main
 from stash.errors import UsageError
 from stash.hardware import gpus
-from stash.launch.request import Request, prepare
+from stash.launch.prepare import prepare
+from stash.launch.request import Request
 from workloads_for_tests.tiny import write_pictures
 
 Captured = pytest.CaptureFixture[str]

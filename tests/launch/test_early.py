@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import subprocess
+import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -46,6 +48,24 @@ def test_the_first_launch_takes_the_agent_that_waits_and_the_next_a_new_one(tmp_
         second.wait(100)
     for task in tasks:
         assert output_of(task).startswith("as told")
+
+
+def test_inside_another_block_its_agent_is_the_one_that_waits(tmp_path: Path) -> None:
+    with starting_agent(os.environ):
+        (waiting,) = agents()
+        with starting_agent({}):
+            assert agents() == [waiting]
+        assert waiting.is_running()
+        run_agent(task_of(tmp_path, SHOW), tmp_path / "log").wait(100)
+        with starting_agent(os.environ):
+            assert agents()[-1] != waiting
+
+
+def test_an_agent_can_be_started_before_anything_large_is_imported() -> None:
+    look = "import sys; import stash.cli.main, stash.launch.request, stash.launch.early; "
+    look += "print([name for name in ('pydantic', 'numpy', 'torch') if name in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
 
 
 def test_a_process_that_was_forked_meanwhile_does_not_keep_the_agent_waiting(

@@ -19,7 +19,8 @@ from stash.launch import meeting
 from stash.launch.meeting import Done, Hello, Reception, Start, join
 from stash.launch.nodes import Lead, follow, introduce, leading
 from stash.launch.placement import Placement
-from stash.launch.request import Request, prepare
+from stash.launch.prepare import prepare
+from stash.launch.request import Request
 from stash.launch.supervise import GangFailure
 
 ASKED = {"--nproc-per-node": "2"}

@@ -11,7 +11,8 @@ from stash.errors import UsageError
 from stash.hardware import catalog
 from stash.launch.nodes import introduce
 from stash.launch.placement import Placement
-from stash.launch.request import Prepared, Request, prepare
+from stash.launch.prepare import Prepared, prepare
+from stash.launch.request import Request
 
 
 @pytest.fixture(autouse=True)

@@ -22,7 +22,8 @@ from stash.errors import StashError
 from stash.launch import api, resume
 from stash.launch.api import Measured, _while_it_lasts
 from stash.launch.nodes import Lead
-from stash.launch.request import Request, prepare
+from stash.launch.prepare import prepare
+from stash.launch.request import Request
 from stash.launch.supervise import Event, interrupt_on_terminate, uninterrupted
 from stash.results import store
 from stash.results.profile import Profile

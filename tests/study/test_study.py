@@ -16,7 +16,8 @@ from stash.errors import StashError, UsageError
 from stash.hardware import catalog
 from stash.hardware.machine import usable_cores
 from stash.launch.api import Measured
-from stash.launch.request import Request, default_loaders
+from stash.launch.prepare import default_loaders
+from stash.launch.request import Request
 from stash.results import store
 from stash.results.document import Interval
 from stash.results.profile import Profile, Provenance

@@ -222,7 +222,7 @@ def _sweep(request: Request, counts: list[int], as_json: bool) -> int:
 def _alike_at_every_count(request: Request, most: int) -> Request:
     """Threads and loader workers as at the largest count: otherwise unlike workers are compared."""
     from stash.hardware.machine import usable_cores
-    from stash.launch.request import default_loaders
+    from stash.launch.prepare import default_loaders
     from stash.launch.script import is_script
 
     if is_script(request):
@@ -235,6 +235,15 @@ def _alike_at_every_count(request: Request, most: int) -> Request:
 
 
 def _measure(request: Request) -> Measured:
+    """With an agent that is started before we import what we need ourselves."""
+    from stash.launch.early import starting_agent
+    from stash.launch.request import expected_environment
+
+    with starting_agent(expected_environment(request)):
+        return _measure_and_show(request)
+
+
+def _measure_and_show(request: Request) -> Measured:
     from stash.cli.output import print_error, progress_console
     from stash.engine.plan import MIN_ROUNDS
     from stash.launch.api import measure

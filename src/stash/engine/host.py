@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import builtins
 import contextlib
-import ctypes
 import faulthandler
 import json
 import os
@@ -29,11 +28,11 @@ from typing import NoReturn
 import psutil
 
 from stash.engine.direct import Direct, Terminated, add_options, say
+from stash.engine.orphans import die_with_parent
 from stash.engine.plan import Plan
 from stash.errors import StashError
 from stash.hardware.machine import this_machine
 
-PR_SET_PDEATHSIG = 1
 #: By it the launcher asks a worker where it is. Scripts have handlers of their own for SIGUSR1 and
 #: SIGUSR2, such as Slurm's warning before a job ends.
 WHERE_SIGNAL = getattr(signal, "SIGRTMAX", signal.SIGUSR1)
@@ -71,12 +70,6 @@ def work(
     if plan.links is not None:
         worker.probe_links()
     worker.run(is_module, arguments)
-
-
-def die_with_parent() -> None:
-    """No worker outlives the process that started it, however that ends (Linux)."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class _Worker:

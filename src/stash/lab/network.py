@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from stash.engine.host import die_with_parent
+from stash.engine.orphans import die_with_parent
 from stash.errors import StashError, UsageError
 from stash.lab import namespaces, registry, words
 

@@ -23,8 +23,9 @@ from stash.launch.early import starting_agent
 from stash.launch.links import beside_a_profile
 from stash.launch.nodes import Followed, Lead, follow, introduce, leading
 from stash.launch.placement import Placement
+from stash.launch.prepare import Prepared, prepare
 from stash.launch.rendezvous import Point
-from stash.launch.request import Prepared, Request, expected_environment, prepare
+from stash.launch.request import Request, expected_environment
 from stash.launch.script import is_script
 from stash.launch.supervise import (
     Alarm,

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from pathlib import Path
 
-from stash.engine.host import die_with_parent
+from stash.engine.orphans import die_with_parent
 from stash.launch.agent import Task
 
 #: Of this thread: an agent ends with the thread that has started it.
@@ -27,8 +27,12 @@ _waiting: ContextVar[_Agent | None] = ContextVar("_waiting", default=None)
 def starting_agent(environment: Mapping[str, str]) -> Iterator[None]:
     """The first launch inside finds an agent that has been started already.
 
-    Where its workers are told the same environment, they can be forks of it.
+    Where its workers are told the same environment, they can be forks of it. Inside another of
+    these blocks, whose agent still waits, that one does.
     """
+    if _waiting.get() is not None:
+        yield
+        return
     early = _Agent(environment)
     before = _waiting.set(early)
     try:

@@ -12,7 +12,8 @@ from typing import NoReturn
 from stash.engine import host
 from stash.engine.direct import Direct
 from stash.errors import UsageError
-from stash.launch.request import Prepared, Request, check_batch_is_a_number, prepare
+from stash.launch.prepare import Prepared, check_batch_is_a_number, prepare
+from stash.launch.request import Request
 from stash.launch.script import is_script
 
 

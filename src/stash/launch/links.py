@@ -25,8 +25,8 @@ from stash.launch import placement
 from stash.launch.meeting import Hello
 from stash.launch.nodes import Followed, Lead, follow, leading
 from stash.launch.placement import Placement
+from stash.launch.prepare import check_torch, default_device, default_workers
 from stash.launch.rendezvous import Point, environment_of_all
-from stash.launch.request import check_torch, default_device, default_workers
 from stash.launch.supervise import (
     Alarm,
     Event,

@@ -31,8 +31,8 @@ from stash.launch.meeting import (
     until,
 )
 from stash.launch.placement import Placement
+from stash.launch.prepare import Prepared
 from stash.launch.rendezvous import Point, open_store
-from stash.launch.request import Prepared
 from stash.launch.supervise import POLL_SECONDS, STOP_SECONDS, GangFailure
 from stash.results.recording import Check
 

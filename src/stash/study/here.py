@@ -109,7 +109,7 @@ def _largest_batch(model: str, data: Path | None, device: DeviceName, workers: i
 
 def check(plan: Plan) -> None:
     """Refuse once what would fail in every cell."""
-    from stash.launch.request import check_numbers
+    from stash.launch.prepare import check_numbers
 
     check_numbers(_request(plan, model="", batch=1, repeat=1))
 
@@ -188,12 +188,12 @@ def _check_same(profile: Profile, plan: Plan, path: Path) -> None:
 
 
 def _loader_workers(plan: Plan) -> int:
-    from stash.launch import request
+    from stash.launch import prepare
 
     assert plan.here is not None
     if plan.here.num_workers is not None:
         return plan.here.num_workers
-    return request.default_loaders(usable_cores(), _device(plan)[1])
+    return prepare.default_loaders(usable_cores(), _device(plan)[1])
 
 
 def _steps(plan: Plan) -> tuple[str, ...]:
@@ -214,12 +214,12 @@ def _has_time_for_more(profile: Profile, plan: Plan) -> bool:
 
 
 def _device(plan: Plan) -> tuple[DeviceName, int, Gpu | None]:
-    from stash.launch import request
+    from stash.launch import prepare
 
     assert plan.here is not None
     asked = plan.here.device
-    device = device_names.parse(asked) if asked else request.default_device()
-    workers = plan.here.nproc_per_node or request.default_workers(device)
+    device = device_names.parse(asked) if asked else prepare.default_device()
+    workers = plan.here.nproc_per_node or prepare.default_workers(device)
     if device.gpu is not None:
         return device, workers, gpus.find(device.gpu)
     return device, workers, _cuda_gpu() if device.kind == "cuda" else None
