@@ -347,8 +347,8 @@ _ENDS = ("estimate", "low", "high")
 _WHY = """**Why.** On devices that are exactly even, intervals of some hundredths of a percent of an
 iteration, some hundredths of a millisecond, show what closed forms leave out:
 
-- *An exchange that is partly hidden* reads too long: by 0.9 +- 0.5 %, and by 0.42 +- 0.04 % (0.8 ms)
-  on an ideal device, the day before. What DDP does after its last message hides under the backward
+- *An exchange that is partly hidden* reads too long: by 0.9 +- 0.5 %, and by 0.42 +- 0.04 % on an
+  ideal device, the day before. What DDP does after its last message hides under the backward
   pass in `unsynced`, and comes after it in `node`.
 - *Hidden delays and nothing put in* are measured on devices that vary by +-1 % since 2026-11-18, as
   sweeps are. On ideal ones, the day before, four of their zeros had been called significant, the
@@ -375,8 +375,8 @@ iteration, some hundredths of a millisecond, show what closed forms leave out:
 - *Coverage of fetch, quiet.* In one of its five launches the half-width was 22.5 ms in the mean, in
   the others 1.5 to 4.5; why was not looked into. Wide intervals hold the truth easily.
 - *Against one launch per step* ([benchmarks](benchmarks.md)): under bursts of load three rounds do
-  not halve its error (0.57 to 3.1 of it), because a burst can lie over all of them. The 20 rounds of
-  a profile do (0.06 to 0.35), and ten do (0.13 to 0.34), in half of its time.
+  not halve its error (0.57 to 3.1 of it), because a burst can lie over all of them. The 20 rounds
+  of a profile do (0.06 to 0.35), and ten do (0.13 to 0.34), in half of its time.
 - *What the engine costs* ([benchmarks](benchmarks.md)) stays below its bounds in all three cases.
   On tiny layers its interval is +-1.3 % in 44 launches where +-1 % is wanted; less the cost of
   another tool it is +-2 to 6 % in 7 to 16 launches, and +-23 % for `torch.profiler` with stacks on
