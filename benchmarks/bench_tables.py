@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,8 @@ TOOLS = {
     "traceml": "TraceML",
 }
 WORLDS = {"emulated": "emulated devices, iterations of 60 ms", "cpu": "a small net on CPUs"}
+#: How Stash started its workers when a repeat was made.
+STARTS = {"forks": "forks", "torchrun": "torchrun's, before"}
 MARKED = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -51,11 +53,13 @@ def tables() -> dict[str, str]:
     """Every table by the name of its mark."""
     every = overhead.summaries(read(MEASURED / "overhead.jsonl"))
     costs = [one for one in every if one["case"] in CASES]
-    repeats = list(side_by_side_summary.summaries(read(MEASURED / "side_by_side.jsonl")))
+    lines = read(MEASURED / "side_by_side.jsonl")
+    repeats = list(side_by_side_summary.summaries(lines))
+    by_start = side_by_side_summary.summaries(lines, by=("case", "bursts", "start"))
     return {
         "engine": engine([one for one in costs if one["peer"] is None]),
         "tools": tools([one for one in costs if one["peer"] is not None]),
-        "side-by-side-seconds": _seconds(repeats),
+        "side-by-side-seconds": _seconds(by_start),
         "side-by-side-errors": _errors(repeats, "rms"),
         "side-by-side-middles": _errors(repeats, "middle"),
         "side-by-side-widths": _widths(repeats),
@@ -136,13 +140,14 @@ def _compared(one: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _seconds(repeats: Sequence[dict[str, Any]]) -> str:
+def _seconds(repeats: Iterable[dict[str, Any]]) -> str:
     """How long each answer took, and what part of the other method's time that is."""
-    head = ("workload", "machine", "repeats", "answer", "with starts", "part", "without", "part")
+    head = ("workload", "machine", "Stash's workers", "repeats", "answer")
+    head += ("with starts", "part", "without", "part")
     rows = []
     for one in repeats:
         (*_, last), over = one["reference"].values(), one["stash_over_reference"]
-        start = (WORLDS[one["case"]], _machine(one), str(one["repeats"]))
+        start = (WORLDS[one["case"]], _machine(one), STARTS[one["start"]], str(one["repeats"]))
         rows.append((*start, "one launch a step", *_took(last, {})))
         rows += [
             (*start, f"Stash, {count} rounds", *_took(answer, over[count]))

@@ -37,6 +37,8 @@ from stash.results.profile import Profile
 from stash.results.recording import Round
 from stash.results.steps import STALL_BY_NAME
 
+#: Where workers come from; with it the time changes that Stash takes to start.
+START = "forks"
 #: The last is all of them.
 ROUNDS = (3, 10, MIN_ROUNDS)
 
@@ -72,6 +74,7 @@ def _repeat(case: Known, bursts: bool) -> dict[str, Any]:
         "bursts": bursts,
         "at": round(time.time()),
         "order": order,
+        "start": START,
         "truth": case.truth,
         **answers,
     }

@@ -16,10 +16,18 @@ MIN_REPEATS = 10
 Size = Callable[[Sequence[float]], float]
 
 
-def summaries(lines: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """For every case, quiet or not: errors and times of both methods over all repeats."""
-    for case, bursts in sorted({(line["case"], line["bursts"]) for line in lines}):
-        yield summary([line for line in lines if (line["case"], line["bursts"]) == (case, bursts)])
+def summaries(
+    lines: Sequence[dict[str, Any]], by: Sequence[str] = ("case", "bursts")
+) -> Iterator[dict[str, Any]]:
+    """For every case, quiet or not: errors and times of both methods over all repeats.
+
+    By `start`, too, where times are of interest: how workers are started has changed.
+    """
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for line in lines:
+        groups.setdefault(tuple(line[key] for key in by), []).append(line)
+    for _, alike in sorted(groups.items()):
+        yield summary(alike)
 
 
 def summary(lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -35,6 +43,7 @@ def summary(lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {
         "case": lines[0]["case"],
         "bursts": lines[0]["bursts"],
+        "start": lines[0].get("start"),
         "repeats": len(lines),
         "truth_ms": {name: _ms(value) for name, value in truth.items()},
         "reference": {count: _errors(answers, truth) for count, answers in reference.items()},

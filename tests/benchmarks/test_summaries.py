@@ -51,6 +51,17 @@ def test_errors_and_times_of_both_methods_and_of_one_over_the_other() -> None:
     assert over["rms_error"]["prep"] == [0.6, None, None]  # 4.5 over 12.5, squared
 
 
+def test_times_are_told_apart_by_how_workers_were_started_and_errors_are_not() -> None:
+    before, after = (repeat(0.013, 0.010) | {"start": start} for start in ("torchrun", "forks"))
+    after["stash"] = {**after["stash"], "seconds": 26.0}
+    (pooled,) = summaries([before, after])
+    assert pooled["repeats"] == 2
+    told = {one["start"]: one for one in summaries([before, after], by=("case", "start"))}
+    parts = {start: one["stash_over_reference"]["3"]["seconds"] for start, one in told.items()}
+    assert parts == {"torchrun": 0.4, "forks": 0.275}
+    assert [one["repeats"] for one in told.values()] == [1, 1]
+
+
 def test_one_repeat_that_went_wrong_makes_the_mean_of_squares_but_not_the_middle() -> None:
     off = [0.011, 0.008, 0.110]  # by 1, -2 and 100 ms
     (told,) = summaries([repeat(reference, 0.011) for reference in off])

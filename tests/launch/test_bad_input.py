@@ -238,7 +238,8 @@ def test_a_scripts_arguments_reach_it_as_they_are(script: Path) -> None:
     )
     prepared = prepare(request)
     assert prepared.script_in(Path()) == (str(script), "--lr", "0.1", "--", "-m")
-    assert prepared.threads is None and prepared.plan.workload == "train.py"
+    assert prepared.plan.workload == "train.py"
+    assert prepared.environment.get("OMP_NUM_THREADS") == os.environ.get("OMP_NUM_THREADS")
     module = prepare(replace(request, workload="package.train", is_module=True))
     assert module.script_in(Path()) == ("-m", "package.train", "--lr", "0.1", "--", "-m")
     assert module.plan.workload == "package.train"
