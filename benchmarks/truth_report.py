@@ -363,15 +363,15 @@ iteration, some hundredths of a millisecond, show what closed forms leave out:
   communication. A run before this one, on links whose TCP was the machine's own (BBR), had read
   107.6 % (103.5 to 111.7) for 100 %; links of the lab are paced by `reno` since ([lab](lab.md)).
 - *Coverage where iterations vary by +-2 %, quiet.* Five launches of the night before 2026-11-18,
-  04:10, in which much time was stolen from this machine: 13 and 36 % of all processors' in the last
-  two, about a third in minutes of the second. 12 ms are probably not the whole truth then: workers
-  that exchange gradients also wait for the one whose core was taken, in every iteration, and stalls read
-  too long. Four launches of the day before had held the truth in 74, 76 and 77 of 80; their slices
-  were lost. One more of the morning after, with 5 % stolen: 16, 20 and 20 of 20, communication
-  0.2 ms too long in the mean, with half-widths of 0.8 ms. So what stolen processors
-  seem to add, some tenths of a millisecond with 4 to 10 % stolen, is hidden in an interval of 3 % of such an
-  iteration, and not in one of 1 %. To +-5 % it was changed after that launch, and before those
-  that have it. A profile warns where more than 2 % are stolen (check `steal`).
+  04:10, in which much time was stolen from this machine: 13 and 36 % of all processors' in the
+  last two, about a third in minutes of the second. 12 ms are probably not the whole truth then:
+  workers that exchange gradients also wait for the one whose core was taken, in every iteration,
+  and stalls read too long. Four launches of the day before had held the truth in 74, 76 and 77 of
+  80; their slices were lost. One more of the morning after, with 5 % stolen: 16, 20 and 20 of 20,
+  communication 0.2 ms too long in the mean, with half-widths of 0.8 ms. So what stolen processors
+  seem to add, some tenths of a millisecond with 4 to 10 % stolen, is hidden in an interval of 3 %
+  of such an iteration, and not in one of 1 %. To +-5 % it was changed after that launch, and
+  before those that have it. A profile warns where more than 2 % are stolen (check `steal`).
 - *Coverage of fetch, quiet.* In one of its five launches the half-width was 22.5 ms in the mean, in
   the others 1.5 to 4.5; why was not looked into. Wide intervals hold the truth easily.
 - *Against one launch per step* ([benchmarks](benchmarks.md)): under bursts of load three rounds do
