@@ -34,6 +34,28 @@ def test_a_worker_waits_until_the_launcher_is_done(tmp_path: Path) -> None:
     doorkeeper.close()
 
 
+def test_an_end_is_heard_at_once_and_is_no_pause(tmp_path: Path) -> None:
+    doorkeeper = Doorkeeper(tmp_path)
+    reading, writing = os.pipe()
+    os.close(writing)  # as when a process has ended
+    began = time.monotonic()
+    assert not doorkeeper.wait(60.0, reading)
+    assert time.monotonic() - began < 30.0
+    os.close(reading)
+    doorkeeper.close()
+
+
+def test_a_knock_before_the_end_is_a_pause(tmp_path: Path) -> None:
+    doorkeeper = Doorkeeper(tmp_path)
+    reading, writing = os.pipe()
+    with Intermission(tmp_path)._pipes() as (knock, _):
+        os.write(knock, b".")
+        os.close(writing)
+        assert doorkeeper.wait(60.0, reading)
+    os.close(reading)
+    doorkeeper.close()
+
+
 def test_without_a_launcher_there_is_no_pause(tmp_path: Path) -> None:
     Intermission(tmp_path).take()
     doorkeeper = Doorkeeper(tmp_path)

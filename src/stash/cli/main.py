@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import gc
+import atexit
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -83,9 +84,22 @@ def options(
 
 def run() -> NoReturn:
     """`stash`, as a program of its own."""
-    code = main()
-    gc.freeze()  # else Python looks through all that torch has made for garbage before it ends: 1 s
-    sys.exit(code)
+    codes: list[int] = []
+    atexit.register(_end_at_once, codes)  # first, so it comes after what libraries want at the end
+    codes.append(main())
+    sys.exit(codes[0])
+
+
+def _end_at_once(codes: Sequence[int]) -> None:
+    """Without Python's own end, which takes all apart that torch has made: up to a second."""
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+    except (OSError, ValueError):
+        return  # whoever read it is gone; Python's own end has a code for that
+    if codes:
+        os._exit(codes[0])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -11,7 +11,7 @@ import contextlib
 import os
 import select
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 KNOCK, ANSWER = "knock", "answer"
@@ -36,7 +36,7 @@ class Intermission:
         with contextlib.suppress(OSError), self._pipes() as (knock, answer):
             _empty(answer)
             os.write(knock, b".")
-            if not _readable(answer, PATIENCE_SECONDS):
+            if not _readable((answer,), PATIENCE_SECONDS):
                 self._deaf_until = self._clock() + DEAF_SECONDS
 
     @contextlib.contextmanager
@@ -63,15 +63,16 @@ class Doorkeeper:
             os.mkfifo(self._answer)
             self._knock = os.open(run_folder / KNOCK, os.O_RDWR | os.O_NONBLOCK)
 
-    def wait(self, seconds: float) -> bool:
-        """Whether there is a pause now; at the latest after so many seconds.
+    def wait(self, seconds: float, end: int | None = None) -> bool:
+        """Whether there is a pause now; after so many seconds, or at an end, there is none.
 
-        Where nobody can knock, every moment has to do.
+        An end is a descriptor that can be read then. Where nobody can knock, every moment has to
+        do.
         """
+        heard = _readable((self._knock, end), seconds)
         if self._knock is None:
-            time.sleep(seconds)
             return True
-        if not _readable(self._knock, seconds):
+        if self._knock not in heard:
             return False
         _empty(self._knock)
         return True
@@ -92,10 +93,13 @@ class Doorkeeper:
             self._knock = None
 
 
-def _readable(pipe: int, seconds: float) -> bool:
+def _readable(descriptors: Iterable[int | None], seconds: float) -> set[int]:
+    """Those that can be read, as soon as one of them can be."""
     waiting = select.poll()  # unlike select.select, also where a process has very many files open
-    waiting.register(pipe, select.POLLIN)
-    return bool(waiting.poll(1000 * seconds))
+    for descriptor in descriptors:
+        if descriptor is not None:
+            waiting.register(descriptor, select.POLLIN)
+    return {descriptor for descriptor, _ in waiting.poll(1000 * seconds)}
 
 
 def _empty(pipe: int) -> None:

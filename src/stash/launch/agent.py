@@ -21,6 +21,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
+from stash.launch.garbage import collecting_later
+
 #: In the folder of a launch: how workers ended, and a folder of logs for each of them.
 ENDED = "ended.json"
 LOGS = "logs"
@@ -51,7 +53,8 @@ class Task:
 def main() -> None:
     """Import what takes long, wait to be told what to run, and run it."""
     began_with = dict(os.environ)
-    _import()
+    with collecting_later():
+        _import()
     with os.fdopen(int(sys.argv[1]), encoding="utf-8") as pipe:
         told = pipe.readline()  # not all: a process forked meanwhile may hold the other end
     if not told:

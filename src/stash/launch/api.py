@@ -20,6 +20,7 @@ from stash.errors import StashError, UsageError
 from stash.launch import placement, resume
 from stash.launch.agent import LOGS
 from stash.launch.early import starting_agent
+from stash.launch.garbage import collecting_later
 from stash.launch.links import beside_a_profile
 from stash.launch.nodes import Followed, Lead, follow, introduce, leading
 from stash.launch.placement import Placement
@@ -90,7 +91,8 @@ def measure(request: Request, listen: Listener = lambda events: None) -> Measure
         )
     store.ensure_writable(request.out)
     with starting_agent(expected_environment(request)):
-        prepared = prepare(request, place.nodes)
+        with collecting_later():
+            prepared = prepare(request, place.nodes)
         earlier = None if request.resume is None else resume.load(request.resume, request.out)
         if place.nodes > 1:
             listen([Phase(launch=0, name="waiting for the other nodes")])
@@ -107,7 +109,8 @@ def take_part(request: Request) -> Followed:
 
 
 def _take_part(request: Request, place: Placement) -> Followed:
-    prepared = prepare(request, place.nodes)
+    with collecting_later():
+        prepared = prepare(request, place.nodes)
     run_folder = Path(tempfile.mkdtemp(prefix="stash-run-"))
 
     def run(plan: Plan, point: Point, alarm: Alarm) -> GangFailure | None:

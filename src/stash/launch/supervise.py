@@ -110,7 +110,8 @@ def run_gang(
     doorkeeper = Doorkeeper(run_folder)
     agent = _start(run_folder, plan_path, workers, environment, script, point)
     try:
-        failure = _watch(agent, plan, run_folder, reader, on_events, alarm, doorkeeper)
+        with _end_of(agent) as end:
+            failure = _watch(agent, plan, run_folder, reader, on_events, alarm, doorkeeper, end)
     finally:
         with uninterrupted():
             _end(agent)
@@ -178,6 +179,19 @@ def _towards(point: Point) -> dict[str, str]:
     return {name: os.environ.get(name, point.interface) for name in names}
 
 
+@contextlib.contextmanager
+def _end_of(process: subprocess.Popen[bytes]) -> Iterator[int | None]:
+    """A descriptor that can be read once a process has ended, on systems that have such."""
+    descriptor = None
+    with contextlib.suppress(AttributeError, OSError):
+        descriptor = os.pidfd_open(process.pid)
+    try:
+        yield descriptor
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
 def _watch(
     agent: subprocess.Popen[bytes],
     plan: Plan,
@@ -186,11 +200,12 @@ def _watch(
     on_events: Listener,
     alarm: Alarm,
     doorkeeper: Doorkeeper,
+    end: int | None = None,
 ) -> GangFailure | None:
     began = time.monotonic()
     last_beat: float | None = None  # kept: a worker may be about to write its file anew
     while True:
-        if doorkeeper.wait(POLL_SECONDS):
+        if doorkeeper.wait(POLL_SECONDS, end):
             on_events(list(reader.new_events()))
             doorkeeper.answer()
         else:
