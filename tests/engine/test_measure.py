@@ -195,6 +195,18 @@ def test_a_slow_loader_is_not_waited_for_longer_than_some_seconds() -> None:
     assert calibration.block_iterations["warm"] == 7
 
 
+def test_a_loader_that_never_runs_evenly_gets_the_lead_in_of_a_trial() -> None:
+    """One burst of two seconds, the next of four, for ever: three of them until a queue is full."""
+
+    def durations(rank: int, mode: str, since: int, now: float) -> float:
+        return 0.01 if mode != "warm" else 1.0 + (since // 2) % 2
+
+    world = World(durations, unit=2, prefetched=4).run(plan_of("node", "warm", max_rounds=1))
+    calibration = world.facts.calibration
+    assert calibration.lead_in_iterations["warm"] == 3 * 2
+    assert calibration.block_iterations["warm"] == 2 * 2
+
+
 def test_a_window_is_shortened_to_what_an_epoch_offers() -> None:
     world = World(steady(**TRUE), available=3).run(plan_of("node", "warm", max_rounds=1))
     assert world.facts.calibration.window_batches <= 3

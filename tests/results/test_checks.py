@@ -78,6 +78,14 @@ def test_warm_is_proven_by_the_bytes_not_read(read: int, status: str) -> None:
     assert checks(loader_read_bytes=read, loader_file_bytes=100)["warm"].status == status
 
 
+def test_cold_and_warm_are_each_proven_by_blocks_of_their_own() -> None:
+    (one,) = rounds_of([[{"warm": 0.2, "cold": 0.3}]], loader_file_bytes=100)
+    read = {"warm": 0, "cold": 100}
+    blocks = tuple(b.model_copy(update={"loader_read_bytes": read[b.step]}) for b in one.blocks)
+    found = {c.name: c for c in checks_of([one.model_copy(update={"blocks": blocks})], machine())}
+    assert (found["cold"].status, found["warm"].status) == ("pass", "pass")
+
+
 def test_what_cannot_be_counted_is_not_claimed() -> None:
     assert set(checks()) == {"steal"}
     assert set(checks(loader_read_bytes=5, loader_file_bytes=0)) == {"steal"}
