@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import overhead
-import side_by_side_summary
+from side_by_side import START
+from side_by_side_summary import summaries
 from slices import MEASURED, read
 
 PAGE = "benchmarks.md"
@@ -29,8 +30,6 @@ TOOLS = {
     "traceml": "TraceML",
 }
 WORLDS = {"emulated": "emulated devices, iterations of 60 ms", "cpu": "a small net on CPUs"}
-#: How Stash started its workers when a repeat was made.
-STARTS = {"forks": "forks", "torchrun": "torchrun's, before"}
 MARKED = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -54,12 +53,11 @@ def tables() -> dict[str, str]:
     every = overhead.summaries(read(MEASURED / "overhead.jsonl"))
     costs = [one for one in every if one["case"] in CASES]
     lines = read(MEASURED / "side_by_side.jsonl")
-    repeats = list(side_by_side_summary.summaries(lines))
-    by_start = side_by_side_summary.summaries(lines, by=("case", "bursts", "start"))
+    repeats = list(summaries(lines))
     return {
         "engine": engine([one for one in costs if one["peer"] is None]),
         "tools": tools([one for one in costs if one["peer"] is not None]),
-        "side-by-side-seconds": _seconds(by_start),
+        "side-by-side-seconds": _seconds(summaries(started_as_now(lines))),
         "side-by-side-errors": _errors(repeats, "rms"),
         "side-by-side-middles": _errors(repeats, "middle"),
         "side-by-side-widths": _widths(repeats),
@@ -140,17 +138,21 @@ def _compared(one: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
+def started_as_now(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Repeats whose times still hold: how Stash starts its workers has changed."""
+    return [line for line in lines if line["start"] == START]
+
+
 def _seconds(repeats: Iterable[dict[str, Any]]) -> str:
     """How long each answer took, and what part of the other method's time that is."""
-    head = ("workload", "machine", "Stash's workers", "repeats", "answer")
-    head += ("with starts", "part", "without", "part")
+    head = ("workload", "machine", "repeats", "answer", "with starts", "part", "without", "part")
     rows = []
     for one in repeats:
         (*_, last), over = one["reference"].values(), one["stash_over_reference"]
-        start = (WORLDS[one["case"]], _machine(one), STARTS[one["start"]], str(one["repeats"]))
-        rows.append((*start, "one launch a step", *_took(last, {})))
+        start = (WORLDS[one["case"]], _machine(one))
+        rows.append((*start, str(last["repeats"]), "one launch a step", *_took(last, {})))
         rows += [
-            (*start, f"Stash, {count} rounds", *_took(answer, over[count]))
+            (*start, str(answer["repeats"]), f"Stash, {count} rounds", *_took(answer, over[count]))
             for count, answer in one["stash"].items()
         ]
     return _table(head, rows)
@@ -167,36 +169,50 @@ def _took(answer: dict[str, Any], part: dict[str, Any]) -> tuple[str, ...]:
 
 def _errors(repeats: Sequence[dict[str, Any]], kind: str) -> str:
     """How far answers are off, by one way to sum errors up, and Stash's over the other's."""
-    counts = list(repeats[0]["stash"])
+    counts = _counts(repeats)
     head = [*_STALL_HEAD, "truth", "one launch a step"]
     head += [f"Stash, {count} rounds: error; over the other's" for count in counts]
     rows = []
     for one, stall, start in _stalls(repeats):
-        (*_, other), over = one["reference"].values(), one["stash_over_reference"]
-        ratios = [over[count][f"{kind}_error"][stall] for count in counts]
-        errors = [one["stash"][count][f"{kind}_error_ms"][stall] for count in counts]
-        told = [
-            f"{error:.2f} ms; {_within(*ratio, digits=2)}"
-            for error, ratio in zip(errors, ratios, strict=True)
-        ]
+        (*_, other) = one["reference"].values()
         truth, of_other = one["truth_ms"][stall], other[f"{kind}_error_ms"][stall]
+        told = [_error(one, count, stall, kind) for count in counts]
         rows.append((*start, f"{truth:.0f} ms", f"{of_other:.2f} ms", *told))
     return _table(head, rows)
 
 
+def _error(one: dict[str, Any], count: str, stall: str, kind: str) -> str:
+    """One answer's; empty where no repeat has it."""
+    if count not in one["stash"]:
+        return ""
+    answer = one["stash"][count]
+    ratio = one["stash_over_reference"][count][f"{kind}_error"][stall]
+    told = f"{answer[f'{kind}_error_ms'][stall]:.2f} ms; {_within(*ratio, digits=2)}"
+    alike = answer["repeats"] == one["repeats"]
+    return told if alike else f"{told} in {answer['repeats']} repeats"
+
+
 def _widths(repeats: Sequence[dict[str, Any]]) -> str:
     """How wide Stash's intervals are, and how many hold the truth; the other method has none."""
-    counts = list(repeats[0]["stash"])
+    counts = _counts(repeats)
     head = [*_STALL_HEAD, *(f"{n} rounds: mean half-width; hold the truth" for n in counts)]
     rows = []
     for one, stall, start in _stalls(repeats):
+        answers = [one["stash"].get(count) for count in counts]
         told = [
             f"{answer['half_width_ms'][stall]:.2f} ms; "
-            f"{answer['inside_interval'][stall]} of {one['repeats']}"
-            for answer in one["stash"].values()
+            f"{answer['inside_interval'][stall]} of {answer['repeats']}"
+            if answer
+            else ""
+            for answer in answers
         ]
         rows.append((*start, *told))
     return _table(head, rows)
+
+
+def _counts(repeats: Sequence[dict[str, Any]]) -> list[str]:
+    """After how many rounds there are answers, in any case."""
+    return sorted({count for one in repeats for count in one["stash"]}, key=int)
 
 
 _STALL_HEAD = ("workload", "machine", "stall")

@@ -22,6 +22,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -41,13 +42,15 @@ from stash.results.estimates import Times
 from stash.results.recording import Block, Round
 from stash.results.statistics import Estimate, plain_mean
 from stash.results.steps import STALL_BY_NAME
-from stash.results.validity import stolen_fraction
+from stash.results.validity import STEAL_FRACTION, stolen_fraction
 
 AMOUNT = 0.2
 #: Iterations vary by this part to either side, so that intervals of 20 rounds are about as wide as
 #: a profile asks for by default (3 %). On an ideal device they are as narrow as what closed forms
 #: leave out, some tenths of a millisecond here, and tell nothing of what intervals are for.
 UNEVEN = 0.05
+#: Profiles are told apart by how much was stolen from them, in so many groups of one size.
+STOLEN_GROUPS = 4
 #: What is put in together.
 WORLDS = {"delays": ("communication", "contention", "prep"), "disk": ("fetch",)}
 #: A replay block of one iteration must last 50 ms; a disk's answer 100 ms (docs/truth.md).
@@ -67,6 +70,39 @@ def main() -> None:
 def summaries(path: Path) -> list[dict[str, Any]]:
     """What all launches say that were kept in a file."""
     return _told(slices.read(path))
+
+
+def by_stolen(path: Path) -> list[dict[str, Any]]:
+    """Errors of quiet profiles, from the quarter with the least stolen to that with the most."""
+    profiles = sorted(
+        (
+            (stolen, {kind: of["found"][at][0] - of["truth"] for kind, of in one["kinds"].items()})
+            for one in slices.read(path)
+            if one["world"] == "delays" and not one["bursts"] and "stolen" in one
+            for at, stolen in enumerate(one["stolen"])
+        ),
+        key=lambda profile: profile[0],
+    )
+    size = len(profiles) / STOLEN_GROUPS
+    ends = [round(size * number) for number in range(STOLEN_GROUPS + 1)]
+    groups = [profiles[first:last] for first, last in pairwise(ends)]
+    return [
+        {
+            "stolen_percent": [100 * group[0][0], 100 * group[-1][0]],
+            "profiles": len(group),
+            "error_ms": {
+                kind: _mean_ms([errors[kind] for _, errors in group]) for kind in WORLDS["delays"]
+            },
+        }
+        for group in groups
+        if len(group) > 1
+    ]
+
+
+def _mean_ms(errors: Sequence[float]) -> list[float]:
+    """Mean and half-width."""
+    mean = plain_mean([errors])
+    return [1e3 * mean.value, 1e3 * (mean.half_width or math.nan)]
 
 
 def _launches(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
@@ -118,21 +154,28 @@ def _ends(estimate: Estimate) -> list[float]:
 
 
 def _told(launches: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """How many intervals hold the truth, by kind; machines that were loaded are told apart."""
+    """How many intervals hold the truth, by kind; machines that were disturbed are told apart."""
     told: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for one in launches:
+        alike = (one["bursts"], one["uneven"], one["rounds"], _undisturbed(one))
         for kind in one["kinds"]:
-            told.setdefault((one["bursts"], one["uneven"], one["rounds"], kind), []).append(one)
+            told.setdefault((*alike, kind), []).append(one)
     return [
         {
             "kind": kind,
             "bursts": loaded,
             "uneven": uneven,
             "rounds": rounds,
+            "undisturbed": undisturbed,
             **_covered(kind, alike),
         }
-        for (loaded, uneven, rounds, kind), alike in told.items()
+        for (loaded, uneven, rounds, undisturbed, kind), alike in told.items()
     ]
+
+
+def _undisturbed(launch: dict[str, Any]) -> bool:
+    """Whether less was stolen than a profile warns of; no where nobody looked."""
+    return "stolen" in launch and statistics.mean(launch["stolen"]) <= STEAL_FRACTION
 
 
 def _covered(kind: str, launches: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -5,12 +5,13 @@ link (2 (n-1)/n of the gradients each way), cut into PyTorch's buckets and overl
 backward pass (recurrence.py); the link carries its rate less headers, and a known burst after a
 pause. Nothing is fitted or probed.
 
-    python benchmarks/network_truth.py [--models resnet50 vgg11] [--minutes 1] [--short]
+    python benchmarks/network_truth.py [--models resnet50 vgg11] [--minutes 1] [--short] [--bursts]
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import tempfile
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import lab_cluster
+import load
 from overlap import accelerator_of
 from recurrence import LINK_BURST, exchange_stall, messages
 from scipy import stats
@@ -46,12 +48,14 @@ def main() -> None:
     parser.add_argument("--rates", nargs="*", default=list(RATES))
     parser.add_argument("--minutes", type=float, default=1.0, help="for each model and rate")
     parser.add_argument("--short", action="store_true", help="one model, two rates")
+    parser.add_argument("--bursts", action="store_true", help="load the machine in bursts")
     options = parser.parse_args()
     if options.short:
         options.models, options.rates, options.minutes = ["resnet50"], ["120mbit", "500mbit"], 0.5
     found = []
     for rate in options.rates:
-        with hosts(2, rate, burst=LINK_BURST) as pair:
+        loaded = load.bursts() if options.bursts else contextlib.nullcontext()
+        with loaded, hosts(2, rate, burst=LINK_BURST) as pair:
             for model in options.models:
                 found.append(run_case(pair, model, rate, options.minutes))
                 print(json.dumps(found[-1]), flush=True)

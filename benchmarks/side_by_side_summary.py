@@ -16,16 +16,11 @@ MIN_REPEATS = 10
 Size = Callable[[Sequence[float]], float]
 
 
-def summaries(
-    lines: Sequence[dict[str, Any]], by: Sequence[str] = ("case", "bursts")
-) -> Iterator[dict[str, Any]]:
-    """For every case, quiet or not: errors and times of both methods over all repeats.
-
-    By `start`, too, where times are of interest: how workers are started has changed.
-    """
-    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+def summaries(lines: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """For every case, quiet or not: errors and times of both methods over all repeats."""
+    groups: dict[tuple[str, bool], list[dict[str, Any]]] = {}
     for line in lines:
-        groups.setdefault(tuple(line[key] for key in by), []).append(line)
+        groups.setdefault((line["case"], line["bursts"]), []).append(line)
     for _, alike in sorted(groups.items()):
         yield summary(alike)
 
@@ -33,8 +28,8 @@ def summaries(
 def summary(lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """One case: how far each method was off, and what Stash's error and time are of the other's.
 
-    Answers are told by the iterations, or rounds, after which they were given. Stash's are held
-    against the other's last.
+    Answers are told by the iterations, or rounds, after which they were given, and by in how many
+    repeats they were. Stash's are held against the other's last of the same repeats.
     """
     truth = lines[0]["truth"]
     reference = _answers([line["reference"] for line in lines])
@@ -43,41 +38,57 @@ def summary(lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {
         "case": lines[0]["case"],
         "bursts": lines[0]["bursts"],
-        "start": lines[0].get("start"),
         "repeats": len(lines),
         "truth_ms": {name: _ms(value) for name, value in truth.items()},
-        "reference": {count: _errors(answers, truth) for count, answers in reference.items()},
+        "reference": {
+            count: _errors(list(answers.values()), truth) for count, answers in reference.items()
+        },
         "stash": {
-            count: {**_errors(answers, truth), **_intervals(answers, truth)}
+            count: {
+                **_errors(list(answers.values()), truth),
+                **_intervals(list(answers.values()), truth),
+            }
             for count, answers in stash.items()
         },
         "stash_over_reference": {
-            count: {
-                **{
-                    key: round(_mean([o[key] for o in answers]) / _mean([o[key] for o in last]), 3)
-                    for key in ("seconds", "seconds_without_start")
-                },
-                **{
-                    f"{kind}_error": {
-                        name: _error_ratio(answers, last, name, truth, size) for name in truth
-                    }
-                    for kind, size in SIZES.items()
-                },
-            }
+            count: _over(list(answers.values()), [last[repeat] for repeat in answers], truth)
             for count, answers in stash.items()
         },
     }
 
 
-def _answers(repeats: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """By count, the answers of all repeats, each with the seconds until it was there."""
-    found: dict[str, list[dict[str, Any]]] = {}
-    for one in repeats:
+def _answers(repeats: Sequence[dict[str, Any]]) -> dict[str, dict[int, dict[str, Any]]]:
+    """By count and by repeat, all answers, each with the seconds until it was there.
+
+    Not every repeat has an answer of every count: which are kept has changed.
+    """
+    found: dict[str, dict[int, dict[str, Any]]] = {}
+    for repeat, one in enumerate(repeats):
         whole = list(one["answers"].values())[-1]["seconds_without_start"]
         for count, answer in one["answers"].items():
             seconds = one["seconds"] - whole + answer["seconds_without_start"]
-            found.setdefault(count, []).append({**answer, "seconds": seconds})
-    return found
+            found.setdefault(count, {})[repeat] = {**answer, "seconds": seconds}
+    return dict(sorted(found.items(), key=lambda item: int(item[0])))
+
+
+def _over(
+    stash: Sequence[dict[str, Any]],
+    reference: Sequence[dict[str, Any]],
+    truth: dict[str, float],
+) -> dict[str, Any]:
+    """Stash's time and errors as parts of the other's, in the same repeats."""
+    return {
+        **{
+            key: round(_mean([one[key] for one in stash]) / _mean([o[key] for o in reference]), 3)
+            for key in ("seconds", "seconds_without_start")
+        },
+        **{
+            f"{kind}_error": {
+                name: _error_ratio(stash, reference, name, truth, size) for name in truth
+            }
+            for kind, size in SIZES.items()
+        },
+    }
 
 
 def _error_ratio(
@@ -108,6 +119,7 @@ def _ratio(pairs: Sequence[tuple[float, float]], size: Size) -> float:
 def _errors(answers: Sequence[dict[str, Any]], truth: dict[str, float]) -> dict[str, Any]:
     errors = {name: [answer["stalls"][name] - truth[name] for answer in answers] for name in truth}
     return {
+        "repeats": len(answers),
         **{
             key: round(_mean([answer[key] for answer in answers]), 2)
             for key in ("seconds", "seconds_without_start")

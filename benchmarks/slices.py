@@ -7,13 +7,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+from stash.hardware.machine import this_machine
+
 MEASURED = Path(__file__).parent / "measured"
 
 
 def keep(found: dict[str, Any], path: Path) -> None:
-    """One more."""
+    """One more, with the processor that it was measured on."""
     with path.open("a") as file:
-        file.write(json.dumps(found) + "\n")
+        file.write(json.dumps({**found, "cpu": this_machine().cpu}) + "\n")
 
 
 def read(path: Path) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from typing import Any
 import bench_tables
 import overhead
 import pytest
+import side_by_side
 
 PAGE = Path(__file__).parents[2] / "docs" / bench_tables.PAGE
 
@@ -72,6 +73,24 @@ def test_other_tools_are_told_with_the_launches_that_crashed(
     costs = list(overhead.summaries([a_launch(engine) for engine in launches]))
     *_, last = bench_tables.tools(costs).splitlines()
     assert last == "| `tinycnn` on CPUs, batch 8 | `torch.profiler` " + row
+
+
+def test_an_answer_that_no_repeat_has_leaves_its_cell_empty_and_fewer_repeats_are_told() -> None:
+    answer = {"rms_error_ms": {"prep": 2.0}, "repeats": 2}
+    over = {"rms_error": {"prep": [0.5, 0.25, 0.75]}}
+    one = {"repeats": 3, "stash": {"4": answer}, "stash_over_reference": {"4": over}}
+    assert bench_tables._error(one, "3", "prep", "rms") == ""
+    told = "2.00 ms; 0.50 (0.25 to 0.75)"
+    assert bench_tables._error(one, "4", "prep", "rms") == f"{told} in 2 repeats"
+    answer["repeats"] = 3
+    assert bench_tables._error(one, "4", "prep", "rms") == told
+    told_after = bench_tables._counts([{"stash": {"20": answer}}, {"stash": {"4": answer}}])
+    assert told_after == ["4", "20"]
+
+
+def test_times_are_told_of_repeats_whose_workers_were_started_as_now() -> None:
+    now, before = {"start": side_by_side.START}, {"start": "torchrun"}
+    assert bench_tables.started_as_now([before, now]) == [now]
 
 
 def test_only_a_signal_that_torchrun_did_not_send_is_a_crash() -> None:

@@ -51,15 +51,15 @@ def test_errors_and_times_of_both_methods_and_of_one_over_the_other() -> None:
     assert over["rms_error"]["prep"] == [0.6, None, None]  # 4.5 over 12.5, squared
 
 
-def test_times_are_told_apart_by_how_workers_were_started_and_errors_are_not() -> None:
-    before, after = (repeat(0.013, 0.010) | {"start": start} for start in ("torchrun", "forks"))
-    after["stash"] = {**after["stash"], "seconds": 26.0}
-    (pooled,) = summaries([before, after])
-    assert pooled["repeats"] == 2
-    told = {one["start"]: one for one in summaries([before, after], by=("case", "start"))}
-    parts = {start: one["stash_over_reference"]["3"]["seconds"] for start, one in told.items()}
-    assert parts == {"torchrun": 0.4, "forks": 0.275}
-    assert [one["repeats"] for one in told.values()] == [1, 1]
+def test_an_answer_that_some_repeats_lack_is_held_against_the_other_of_those_that_have_it() -> None:
+    lines = [repeat(0.030, 0.010), repeat(0.013, 0.010)]
+    del lines[0]["stash"]["answers"]["3"]
+    (told,) = summaries(lines)
+    assert list(told["stash"]) == ["3", "20"]  # though it came second
+    assert [answer["repeats"] for answer in told["stash"].values()] == [1, 2]
+    over = told["stash_over_reference"]["3"]
+    assert over["rms_error"]["prep"] == [pytest.approx(2 / 3, abs=1e-3), None, None]
+    assert (over["seconds"], over["seconds_without_start"]) == (0.4, 0.2)
 
 
 def test_one_repeat_that_went_wrong_makes_the_mean_of_squares_but_not_the_middle() -> None:
