@@ -28,6 +28,7 @@ from typing import NoReturn
 import psutil
 
 from stash.engine.direct import Direct, Terminated, add_options, say
+from stash.engine.forks import wait_before_forks
 from stash.engine.orphans import die_with_parent
 from stash.engine.plan import Plan
 from stash.errors import StashError
@@ -62,6 +63,7 @@ def work(
 ) -> NoReturn:
     """Run a script, or a module, as the one worker that this process is."""
     die_with_parent()
+    wait_before_forks()
     faulthandler.register(WHERE_SIGNAL, all_threads=False)
     cores = this_machine().cores
     if plan.pin_cores:
