@@ -24,9 +24,9 @@ profile: setup
 	$(BIN)/stash profile tinycnn --max-minutes 3
 
 test: $(TOOLS)
-	$(BIN)/pytest -m 'not proof'
+	$(BIN)/pytest -m 'not proof' --durations=10
 
-# Short forms of long proofs: slow links, several machines, schedulers; some minutes.
+# Short forms of long proofs: slow links, several machines, schedulers, servers; some minutes.
 proofs: $(TOOLS)
 	$(BIN)/pytest -m proof
 

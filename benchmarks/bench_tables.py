@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +39,11 @@ def main() -> None:
     )
     parser.add_argument("--write", type=Path, metavar="DOCS", required=True)
     page = parser.parse_args().write / PAGE
-    page.write_text(with_tables(page.read_text()))
+    page.write_text(with_tables(page.read_text(), tables()))
 
 
-def with_tables(text: str) -> str:
-    """The page, with every marked table as the slices have it; a page may leave some out."""
-    made = tables()
+def with_tables(text: str, made: Mapping[str, str]) -> str:
+    """The page, with every marked table as it was made; a page may leave some out."""
     return MARKED.sub(lambda found: found[1] + "\n" + made[found[2]] + "\n\n" + found[3], text)
 
 

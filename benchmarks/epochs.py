@@ -20,6 +20,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from children import end_with_us
+
 from stash.engine import pagecache
 from stash.hardware.machine import usable_cores
 from stash.launch.api import measure
@@ -87,7 +89,13 @@ def _epochs(data: Path, device: str) -> list[float]:
     command += ["--data", str(data), "--device", device, "--num-workers", "1", "--epochs", "3"]
     environment = {**os.environ, "OMP_NUM_THREADS": str(max(1, usable_cores() // 2))}
     done = subprocess.run(
-        command, check=True, env=environment, capture_output=True, text=True, timeout=300
+        command,
+        check=True,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        preexec_fn=end_with_us,
     )
     return [
         float(line.split()[-1]) for line in done.stdout.splitlines() if line.startswith("epoch ")

@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 import slices
+from children import end_with_us
 
 from stash.results import statistics
 
@@ -100,7 +101,13 @@ def _launch(case: str, first: str, kept: Path, options: argparse.Namespace) -> N
     ):
         environment = {**os.environ, **needed, "OMP_NUM_THREADS": "1", "TMPDIR": folder}
         environment["KINETO_LOG_LEVEL"] = "99"  # torch.profiler tells every start and stop
-        ended = subprocess.run(command, env=environment, stderr=subprocess.PIPE, text=True)
+        ended = subprocess.run(
+            command,
+            env=environment,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=end_with_us,
+        )
     sys.stderr.write(ended.stderr)
     if not ended.returncode:
         return

@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from children import end_with_us
+
 from stash.results.steps import STEP_BY_NAME, Who, stalls_of
 
 if TYPE_CHECKING:
@@ -69,7 +71,7 @@ def _launch(step: str, case: Known) -> dict[str, float]:
         command += ["--folder", folder]
         known = case.environment_alone if alone else case.environment
         told = {**os.environ, **known, "OMP_NUM_THREADS": "1"}
-        subprocess.run(command, check=True, env=told, capture_output=True)
+        subprocess.run(command, check=True, env=told, capture_output=True, preexec_fn=end_with_us)
         found = [json.loads(path.read_text()) for path in Path(folder).glob("*.json")]
     assert len(found) == workers
     return {key: max(one[key] for one in found) for key in found[0]}

@@ -22,6 +22,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from children import end_with_us
 from truth_numbers import SLOPE_BAR, Result, fit_of, sweep_of
 from truth_worlds import WORKERS, World, write_files
 
@@ -80,7 +81,12 @@ def run(kind: str, amount: float, minutes: float) -> Result:
         command += ["--compute-seconds", str(COMPUTE_SECONDS)]
         command += ["--gradient-bytes", str(GRADIENT_BYTES), *flags]
         began = time.time()
-        done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True)
+        done = subprocess.run(
+            command,
+            env={**os.environ, **environment},
+            capture_output=True,
+            preexec_fn=end_with_us,
+        )
         if done.returncode:
             raise SystemExit(done.stderr.decode()[-3000:])
     profile: dict[str, Any] = json.loads(done.stdout)

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 
+from children import end_with_us
 from truth_worlds import FACTORY, VARIABLE, World
 
 import stash
@@ -94,7 +95,13 @@ def profile(job: Known) -> Profile:
         command = [sys.executable, "-m", "stash", "profile", FACTORY, "--device", job.world.device]
         command += ["--nproc-per-node", "1", "--num-workers", "2", "--steps", "node,warm"]
         command += ["--max-rounds", "6", "--out", folder, "--json"]
-        done = subprocess.run(command, env=environment(job), capture_output=True, text=True)
+        done = subprocess.run(
+            command,
+            env=environment(job),
+            capture_output=True,
+            text=True,
+            preexec_fn=end_with_us,
+        )
     if done.returncode:
         raise SystemExit((done.stderr or done.stdout)[-2000:])
     return Profile.from_json(done.stdout)
@@ -130,6 +137,7 @@ def start(job: Known, loader_workers: int, log: Path) -> subprocess.Popen[bytes]
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            preexec_fn=end_with_us,
         )
 
 

@@ -28,6 +28,7 @@ from typing import Any
 import load
 import reference_protocol
 import slices
+from children import end_with_us
 from side_by_side_summary import summaries
 from side_by_side_workloads import NAMES, Known, known
 
@@ -100,7 +101,7 @@ def _stash(case: Known) -> dict[str, Any]:
         command += ["--seed", str(random.randrange(1 << 30))]
         told = {**os.environ, **case.environment, "OMP_NUM_THREADS": "1"}
         began = time.perf_counter()
-        subprocess.run(command, check=True, env=told, capture_output=True)
+        subprocess.run(command, check=True, env=told, capture_output=True, preexec_fn=end_with_us)
         seconds = time.perf_counter() - began
         (path,) = Path(folder).glob("*.json")
         rounds = Profile.load(path).rounds()

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import math
-import random
-import statistics
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-DRAWS = 2000
+import numpy as np
+from numpy.typing import NDArray
+
+DRAWS = 10_000
 #: Fewer drawn again tell nothing.
 MIN_REPEATS = 10
 
-#: How large many errors are together.
-Size = Callable[[Sequence[float]], float]
+Array = NDArray[np.float64]
+#: How large many errors are together, along the last axis.
+Size = Callable[[Array], Array]
 
 
 def summaries(lines: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -99,21 +100,23 @@ def _error_ratio(
     size: Size,
 ) -> list[float | None]:
     """Stash's error over the other's, with a 95 % interval: repeats are drawn again, in pairs."""
-    pairs = [
-        (own["stalls"][name] - truth[name], other["stalls"][name] - truth[name])
-        for own, other in zip(stash, reference, strict=True)
-    ]
-    if len(pairs) < MIN_REPEATS:
-        return [round(_ratio(pairs, size), 3), None, None]
-    draw = random.Random(0)
-    drawn = sorted(_ratio(draw.choices(pairs, k=len(pairs)), size) for _ in range(DRAWS))
-    ends = (drawn[round(0.025 * (DRAWS - 1))], drawn[round(0.975 * (DRAWS - 1))])
-    return [round(value, 3) for value in (_ratio(pairs, size), *ends)]
+    ours, others = (
+        np.array([one["stalls"][name] - truth[name] for one in answers])
+        for answers in (stash, reference)
+    )
+    ratio = _ratio(ours, others, size)
+    if len(ours) < MIN_REPEATS:
+        return [round(float(ratio), 3), None, None]
+    drawn = np.random.default_rng(0).integers(len(ours), size=(DRAWS, len(ours)))
+    ratios = _ratio(ours[drawn], others[drawn], size)
+    low, high = np.quantile(ratios, (0.025, 0.975), method="nearest")  # they may be infinite
+    return [round(float(value), 3) for value in (ratio, low, high)]
 
 
-def _ratio(pairs: Sequence[tuple[float, float]], size: Size) -> float:
-    own, other = (size(errors) for errors in zip(*pairs, strict=True))
-    return own / other if other else math.inf
+def _ratio(ours: Array, others: Array, size: Size) -> Array:
+    """Infinite where the others have no error at all."""
+    own, other = size(ours), size(others)
+    return np.divide(own, other, out=np.full_like(own, np.inf), where=other > 0)
 
 
 def _errors(answers: Sequence[dict[str, Any]], truth: dict[str, float]) -> dict[str, Any]:
@@ -126,7 +129,9 @@ def _errors(answers: Sequence[dict[str, Any]], truth: dict[str, float]) -> dict[
         },
         "mean_error_ms": {name: _ms(_mean(own)) for name, own in errors.items()},
         **{
-            f"{kind}_error_ms": {name: _ms(size(own)) for name, own in errors.items()}
+            f"{kind}_error_ms": {
+                name: _ms(float(size(np.array(own)))) for name, own in errors.items()
+            }
             for kind, size in SIZES.items()
         },
     }
@@ -143,12 +148,12 @@ def _holds(answer: dict[str, Any], name: str, truth: dict[str, float]) -> bool:
     return abs(answer["stalls"][name] - truth[name]) <= answer["half_widths"][name]
 
 
-def _rms(errors: Sequence[float]) -> float:
-    return math.sqrt(_mean([error**2 for error in errors]))
+def _rms(errors: Array) -> Array:
+    return np.sqrt(np.mean(errors**2, axis=-1))
 
 
-def _middle(errors: Sequence[float]) -> float:
-    return statistics.median(abs(error) for error in errors)
+def _middle(errors: Array) -> Array:
+    return np.median(np.abs(errors), axis=-1)
 
 
 def _mean(values: Sequence[float]) -> float:

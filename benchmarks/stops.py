@@ -17,6 +17,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from children import end_with_us
+
 from stash.results.profile import Profile
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -54,7 +56,12 @@ def _stopped(name: str, folder: Path, rounds: int, seconds: float) -> int:
     command += ["--", *ARGUMENTS.get(name, [])]
     environment = {**os.environ, "TMPDIR": str(run)}
     process = subprocess.Popen(
-        command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        command,
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        preexec_fn=end_with_us,
     )
     try:
         _wait_for_rounds(process, run, rounds)

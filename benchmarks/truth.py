@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import lab_cluster
+from children import end_with_us
 from recurrence import LINK_BURST, messages
 from truth_experiments import Experiment, experiments
 from truth_worlds import FACTORY, VARIABLE, WORKERS, World, write_files
@@ -198,7 +199,9 @@ def _run_here(arguments: Sequence[str], where: Surroundings, folder: Path) -> st
     command = [*where.inside, sys.executable, "-m", "stash", "profile", *arguments]
     command += ["--out", str(folder / "profiles"), "--json"]
     environment = {**os.environ, **where.environment, **ONE_THREAD}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, preexec_fn=end_with_us
+    )
     if done.returncode:
         raise ExperimentError((done.stderr or done.stdout)[-2000:])
     return done.stdout

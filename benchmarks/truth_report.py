@@ -422,7 +422,7 @@ iteration, some hundredths of a millisecond, show what closed forms leave out:
   the others 1.5 to 4.5; why was not looked into. Wide intervals hold the truth easily.
 - *Against one launch per step* ([benchmarks](benchmarks.md)): four rounds, in a fifth of its time
   with all starts, have 0.51 and 0.55 of its error on CPUs and 0.06 and 0.05 on emulated devices
-  (`prep` and `fetch`). Their error of `interconnect` there is 1.82 (0.25 to 3.60) times its: 0.5 ms
+  (`prep` and `fetch`). Their error of `interconnect` there is 1.82 (0.26 to 3.67) times its: 0.5 ms
   of 60, made by one repeat of 20 in which four rounds were off by 2.2 ms, with an interval of +-5.0
   ms; the middle error is 0.29 of its. Ten rounds have 0.03 of it, in 0.30 of the time. Under bursts
   of load three rounds do not halve its error (0.57 to 3.1 of it), because a burst can lie over all

@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
+from children import end_with_us
 from torch.utils.data import DistributedSampler
 from truth_worlds import FACTORY, VARIABLE, World, write_files
 
@@ -144,7 +145,9 @@ def measure(one: Setting, *, rounds: int) -> str:
         command += ["--num-workers", str(world.loader_workers), "--steps", one.steps]
         command += ["--max-rounds", str(rounds), "--out", str(folder / "profiles"), "--json"]
         environment = {**os.environ, VARIABLE: world.exported(), "OMP_NUM_THREADS": "1"}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, preexec_fn=end_with_us
+        )
     if done.returncode:
         raise SystemExit((done.stderr or done.stdout)[-2000:])
     return done.stdout

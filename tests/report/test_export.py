@@ -200,6 +200,7 @@ def wait_for(address: str, server: subprocess.Popen[bytes], log: Path) -> None:
     raise AssertionError(f"no server after two minutes: {log.read_text()}")
 
 
+@pytest.mark.proof
 def test_a_real_mlflow_server_has_the_run(mlflow_server: str, tmp_path: Path) -> None:
     from mlflow.tracking import MlflowClient
 

@@ -9,7 +9,7 @@ import sys
 PR_SET_PDEATHSIG = 1
 
 
-def die_with_parent() -> None:
-    """This process is killed when the thread ends that has started it."""
+def die_with_parent(number: signal.Signals = signal.SIGKILL) -> None:
+    """This process gets a signal when the thread ends that has started it."""
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
