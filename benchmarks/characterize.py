@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 
 import psutil
+from children import end_with_us
 
 DEVICE = "emulated:v100:bytes=0.05:time=4"
 #: What a core prepares is measured here, model by model; storage is what Amazon documents for gp2.
@@ -43,7 +44,9 @@ def main() -> None:
     first = run_until_killed(command, options.out)
     killed_after = time.monotonic() - started
     before = first.read_bytes()
-    done = subprocess.run([*command, "--json"], stdout=subprocess.PIPE, check=False)
+    done = subprocess.run(
+        [*command, "--json"], stdout=subprocess.PIPE, check=False, preexec_fn=end_with_us
+    )
     study = json.loads(done.stdout)
     names = {path.name for path in (options.out / "figures").iterdir()}
     wanted = list(FIGURES[options.kind])
@@ -81,7 +84,9 @@ def count(study: dict, status: str) -> int:
 
 def run_until_killed(command: list[str], out: Path) -> Path:
     """Kill the study while its second cell is under way; its first cell's file."""
-    study = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
+    study = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, start_new_session=True, preexec_fn=end_with_us
+    )
     try:
         while study.poll() is None:
             found = sorted((out / "cells").glob("*.json"))
