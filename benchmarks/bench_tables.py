@@ -67,6 +67,7 @@ def engine(costs: Sequence[dict[str, Any]]) -> str:
     """What the engine costs, and whether that is shown."""
     head = (
         "case",
+        "processor",
         "iteration",
         "launches",
         "pairs of blocks of",
@@ -80,6 +81,7 @@ def engine(costs: Sequence[dict[str, Any]]) -> str:
         [
             (
                 CASES[one["case"]],
+                _processor(one),
                 f"{one['iteration_ms']:.2f} ms",
                 str(one["launches"]),
                 f"{one['pairs']}, {one['block_seconds']} s",
@@ -91,6 +93,11 @@ def engine(costs: Sequence[dict[str, Any]]) -> str:
             for one in sorted(costs, key=lambda one: list(CASES).index(one["case"]))
         ],
     )
+
+
+def _processor(one: dict[str, Any]) -> str:
+    """By its name, less what names of processors say for show."""
+    return re.sub(r"\((R|TM)\)", "", one["cpu"] or "not noted")
 
 
 def _verdict(one: dict[str, Any]) -> str:
@@ -106,7 +113,8 @@ def _verdict(one: dict[str, Any]) -> str:
 
 def tools(costs: Sequence[dict[str, Any]]) -> str:
     """The engine beside other tools, with the number of launches in which a worker crashed."""
-    head = ("case", "tool", "launches", "crashed", "tool over bare", "engine over bare there")
+    head = ("case", "tool", "processor", "launches", "crashed")
+    head += ("tool over bare", "engine over bare there")
     head += ("engine less tool", "the same in processor time", "engine significantly above?")
     order = [(case, tool) for case in CASES for tool in TOOLS]
     return _table(
@@ -115,6 +123,7 @@ def tools(costs: Sequence[dict[str, Any]]) -> str:
             (
                 CASES[one["case"]],
                 TOOLS[one["peer"]],
+                _processor(one),
                 str(one["launches"]),
                 str(one["died"]),
                 *_compared(one),

@@ -34,6 +34,7 @@ from typing import Any
 import slices
 from children import end_with_us
 
+from stash.hardware.machine import this_machine
 from stash.results import statistics
 
 BOUNDS = {
@@ -76,7 +77,7 @@ def _measure(case: str, options: argparse.Namespace) -> None:
         kept = (options.append or Path(folder) / "slices").resolve()
         for number in range(options.launches):
             _launch(case, ("bare", "engine")[number % 2], kept, options)
-        alike = (case, options.peer, _block_seconds(case))
+        alike = (case, options.peer, _block_seconds(case), this_machine().cpu)
         _tell([one for one in slices.read(kept) if _key(one) == alike])
 
 
@@ -199,26 +200,27 @@ def _tell(launches: Sequence[dict[str, Any]]) -> None:
         print(json.dumps(told), flush=True)
 
 
-def _key(one: dict[str, Any]) -> tuple[str, str | None, float]:
-    return one["case"], one["peer"], one["block_seconds"]
+def _key(one: dict[str, Any]) -> tuple[str, str | None, float, str | None]:
+    """What is alike in launches that are told together; early ones did not note the processor."""
+    return one["case"], one["peer"], one["block_seconds"], one.get("cpu")
 
 
 def summaries(launches: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """What every case cost in all its launches, alone and beside each peer."""
-    for key in sorted(
-        {_key(one) for one in launches}, key=lambda key: (key[0], key[1] or "", key[2])
-    ):
+    """What every case cost in all its launches on a processor, alone and beside each peer."""
+    keys = {_key(one) for one in launches}
+    for key in sorted(keys, key=lambda key: tuple(part or "" for part in key)):
         yield _summary([one for one in launches if _key(one) == key])
 
 
 def _summary(launches: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """One case: the engine, and the peer if there was one."""
-    case, peer, block_seconds = _key(launches[0])
+    case, peer, block_seconds, cpu = _key(launches[0])
     ended = [one for one in launches if not one.get("died")]
     told: dict[str, Any] = {
         "case": case,
         "peer": peer,
         "block_seconds": block_seconds,
+        "cpu": cpu,
         "launches": len(ended),
         "died": len(launches) - len(ended),
     }

@@ -72,7 +72,7 @@ def test_other_tools_are_told_with_the_launches_that_crashed(
 ) -> None:
     costs = list(overhead.summaries([a_launch(engine) for engine in launches]))
     *_, last = bench_tables.tools(costs).splitlines()
-    assert last == "| `tinycnn` on CPUs, batch 8 | `torch.profiler` " + row
+    assert last == "| `tinycnn` on CPUs, batch 8 | `torch.profiler` | not noted " + row
 
 
 def test_an_answer_that_no_repeat_has_leaves_its_cell_empty_and_fewer_repeats_are_told() -> None:

@@ -144,10 +144,17 @@ def test_launches_that_a_peer_brought_down_are_counted_apart() -> None:
     assert (told["launches"], told["died"], "engine" in told) == (0, 1, False)
 
 
-def test_launches_that_were_made_in_another_way_are_told_apart() -> None:
-    short, long = (a_slice(r) | {"block_seconds": s} for r, s in ((1.01, 0.15), (1.03, 0.5)))
-    told = list(overhead.summaries([short, long]))
-    assert [(one["block_seconds"], one["engine"]["ratio"]) for one in told] == [
-        (0.15, 1.01),
-        (0.5, 1.03),
+def test_launches_that_were_made_in_another_way_or_elsewhere_are_told_apart() -> None:
+    ways = [
+        {"block_seconds": 0.15},
+        {"block_seconds": 0.5},
+        {"block_seconds": 0.5, "cpu": "slow"},
+        {"block_seconds": 0.5, "cpu": "fast"},
+    ]
+    told = list(overhead.summaries([a_slice(1 + n / 100) | way for n, way in enumerate(ways)]))
+    assert [(one["block_seconds"], one["cpu"], one["engine"]["ratio"]) for one in told] == [
+        (0.15, None, 1.00),
+        (0.5, None, 1.01),
+        (0.5, "fast", 1.03),
+        (0.5, "slow", 1.02),
     ]
