@@ -29,6 +29,8 @@ from truth_numbers import (
 
 from stash.results.validity import STEAL_FRACTION
 
+#: Why bars are missed, as far as it was found out, and how the worlds are made: written by hand.
+TEXT = Path(__file__).with_name("truth_text.md")
 LEAKAGE_BAR = 2.0
 COVERAGE_BAR = (0.90, 0.99)
 
@@ -111,7 +113,7 @@ def _page(
             *(["## Are the intervals honest?\n\n" + _coverage(coverage)] if coverage else []),
             *([_stolen(stolen)] if stolen else []),
             "## What misses its bar\n\n" + _missed(results, fits, coverage),
-            _METHOD,
+            TEXT.read_text(),
         ]
     )
 
@@ -295,7 +297,7 @@ def _missed(
         if one["uneven"]
         and not COVERAGE_BAR[0] <= one["covered"] / one["profiles"] <= COVERAGE_BAR[1]
     ]
-    return "\n".join(missed or ["Nothing."]) + f"\n\n{_false_alarms(results)}\n\n{_WHY}"
+    return "\n".join(missed or ["Nothing."]) + f"\n\n{_false_alarms(results)}"
 
 
 def _disturbed(one: dict[str, Any], coverage: Sequence[dict[str, Any]]) -> str:
@@ -380,99 +382,3 @@ def _figure(results: Sequence[Result]) -> str:
 
 
 _ENDS = ("estimate", "low", "high")
-
-_WHY = """**Why.** On devices that are exactly even, intervals of some hundredths of a percent of an
-iteration, some hundredths of a millisecond, show what closed forms leave out:
-
-- *An exchange that is partly hidden* reads too long: by 1.3 +- 0.6 %, in an earlier run by 0.9 +-
-  0.5 %, and by 0.42 +- 0.04 % on an ideal device. What DDP does after its last message hides under
-  the backward pass in `unsynced`, and comes after it in `node`.
-- *Zeros that are called significant.* Six of the 15 are communication of the network sweep (see
-  below), two are of the slow worker's ideal device (0.04 and 0.05 %). The other seven are 5 in 100
-  of the other 140. The largest, contention of 0.79 % beside communication of 5 %, has to do with
-  stolen time: of its first nine rounds most blocks lost 10 to 40 ms, and blocks of `unsynced`,
-  which lasts as long as the slower of two workers, took up to 207.4 ms, those of `solo` up to
-  202.9.
-- *Hidden delays and nothing put in* are measured on devices that vary by +-1 %, as sweeps are. On
-  ideal ones, on 2026-11-17, four of their zeros had been called significant, the largest 0.04 % of
-  an iteration: the exchange that is over before the backward pass as -0.03 %. A worker that makes
-  its own batches has a loop that differs from step to step, probably by the hundredths of a
-  millisecond that were seen; they were not measured apart.
-- *Exact zeros.* Where loader workers keep a device busy and nothing waits, every iteration of an
-  emulated device lasts what it was told, and blocks are timed on the device's side. That such zeros
-  come out shows that measuring adds no wait of its own; of intervals they tell nothing.
-- *Network and links.* The recurrence has no latency. On the hosts, exchange inside one of them
-  really takes one or two milliseconds, where the closed form has nothing: that is the leak into
-  communication. A run before this one, on links whose TCP was the machine's own (BBR), had read
-  107.6 % (103.5 to 111.7) for 100 %; links of the lab are paced by `reno` since ([lab](lab.md)).
-- *Coverage where iterations vary by +-2 %, quiet.* Time that is stolen lengthens these stalls, as
-  the table above shows: with less than 2.5 % stolen all of them read right to 0.15 ms, with 6 to 34
-  % communication reads 0.7 ms and contention 0.9 ms too long. `prep`, the difference of two steps
-  in which workers wait for each other alike, changes less. That is what a wait for the slowest
-  worker does: its core may be taken from any of them, and one worker alone (`solo`) waits for none.
-  So with much stolen 12 ms are not the whole truth, and an interval as narrow as a millisecond says
-  so. The five launches with 2 % or less stolen, of 2026-11-18 from 14:48 to 17:30, meet the bar. Of
-  the seven others one is of that afternoon, with 2.4 % stolen; it held the truth in 20, 17 and 20
-  of 20. One is of the morning, with 4.5 %: 16, 20 and 20. Five are of the night before, when it was
-  not recorded by launch; 13 and 36 % of all processors' time were seen to be stolen in the last two
-  and about a third in minutes of the second. (An eighth, beside which links were measured by
-  mistake, is left out; it held 19, 20 and 19.) Launches with +-5 % are later than those of the
-  morning. A profile warns where more than 2 % are stolen (check `steal`).
-- *Coverage of fetch, quiet.* In one of its five launches the half-width was 22.5 ms in the mean, in
-  the others 1.5 to 4.5; why was not looked into. Wide intervals hold the truth easily.
-- *Against one launch per step* ([benchmarks](benchmarks.md)): four rounds, in a fifth of its time
-  with all starts, have 0.51 and 0.55 of its error on CPUs and 0.06 and 0.05 on emulated devices
-  (`prep` and `fetch`). Their error of `interconnect` there is 1.82 (0.26 to 3.67) times its: 0.5 ms
-  of 60, made by one repeat of 20 in which four rounds were off by 2.2 ms, with an interval of +-5.0
-  ms; the middle error is 0.29 of its. Ten rounds have 0.03 of it, in 0.30 of the time. Under bursts
-  of load three rounds do not halve its error (0.57 to 3.1 of it), because a burst can lie over all
-  of them. The 20 rounds of a profile do (0.06 to 0.35), in half of its time, and ten do (0.14 to
-  0.34), in a third.
-- *What the engine costs* ([benchmarks](benchmarks.md)) stays below its bounds in all three cases,
-  by intervals of +-0.2, 0.7 and 0.7 %. Less the cost of another tool it is known to +-1 to 6 % in 8
-  to 32 launches, and to +-23 % for `torch.profiler` with stacks on tiny layers: nowhere is it
-  significantly above, and everywhere below but for TraceML on the convolutional net, from which it
-  is not told apart, to +-2 %. Two blocks that follow each other differed by 10 to 36 % in the
-  first of those launches (half of the pairs by less than two thirds of that), with 5 to 15 % of the
-  machine's time stolen. By these figures +-1 % takes from half an hour to some hours of launches
-  for each case and tool.
-
-All of 2026-11-18, from 15:05 on, with `--minutes 1.6`; network and links with 2.2. In a stretch in
-which much was stolen, three of the hidden delays came to 13, 3 and 19 rounds only, and ran again
-with 3 minutes: batches that a loader worker prepares in 60 % of an iteration, a stall of 3.1 %
-(-1.9 to 8.1) in the first run, in 130 %, 36.5 % (-26.6 to 99.5), and batches that it reads in 60 %,
--0.2 % (-1.9 to 1.5). Links ran again because something else was measured beside them.
-"""
-
-_METHOD = """## How the worlds are made
-
-- **Device.** Emulated, slowed so that an iteration lasts 200 ms: a host's own tenths of a
-  millisecond then weigh little. In the sweeps iterations vary by +-1 %, evenly and by all workers
-  alike, as real devices do. Where nothing is put into the exchange, the first layer, the last in
-  the backward pass, is frozen: what an exchange between two processes really takes (a few
-  milliseconds) hides there. Workers that make their own batches read their loss after every step,
-  so nothing is queued when they ask for one.
-- **Communication.** Every all-reduce takes a known time from the moment at which it is asked for.
-  Truth is the overlap recurrence (`benchmarks/recurrence.py`):
-  `end_k = max(ready_k, end_{k-1}) + delay + bytes_k / bandwidth - burst`, and the stall is what
-  goes beyond the backward pass.
-- **Contention.** The device is busy for longer, by a known time, in an iteration during which
-  another worker computes.
-- **Prep.** The data set waits for a known time before it gives a batch. Batches are made in the
-  worker itself; the wait is counted from when it has read its loss, and exposed as a whole. With a
-  loader worker (hidden delays) only what goes beyond an iteration is.
-- **Fetch.** Every worker reads from a disk that the kernel throttles, in a control group of its
-  own. A loader worker reads ahead without pause, so `cold` is bytes / rate, and the stall is what
-  goes beyond an iteration. The kernel lets a request pass at once while it fits into 0.1 s of the
-  rate, and otherwise waits in ticks (4 ms here), exactly for up to 63 of them. So every file is one
-  request that is worth 0.1 to 0.25 s, and a batch takes a whole number of ticks.
-- **Links.** The lab's slow loopback: `tbf` in a network namespace; bandwidth is its rate less
-  headers and acknowledgements.
-- **Network.** ResNet50's gradients, two workers on each of two test hosts of the lab, so that
-  `cluster` is one worker on each; the rate of the link is the one at which the overlap recurrence
-  gives the amount. Between two workers a ring all-reduce sends every byte once in each direction.
-  A token bucket lets a burst (3 ms of its rate) pass at once after a pause; the recurrence knows.
-  There is no latency in it: what a message takes beside its bytes, tenths of a millisecond, is in
-  the error.
-- **Everything slower.** Device and delays twice as slow: all percentages must stay.
-"""
