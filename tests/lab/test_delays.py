@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import pickle
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -184,21 +185,38 @@ def test_slow_exchanges_follow_one_another_and_keep_their_results(tmp_path: Path
     assert dist.ProcessGroupGloo is torch._C._distributed_c10d.ProcessGroupGloo
 
 
-def test_only_the_worker_that_is_named_exchanges_slowly(tmp_path: Path) -> None:
-    installed = delays.slow_exchange(SECONDS, only_rank=1)
+@pytest.mark.parametrize(("named", "waits"), [(0, 1), (1, 0), (None, 1)])
+def test_only_the_worker_that_is_named_exchanges_slowly(
+    named: int | None, waits: int, tmp_path: Path
+) -> None:
+    installed = delays.slow_exchange(SECONDS, only_rank=named)
     try:
         group = dist.ProcessGroupGloo(dist.FileStore(str(tmp_path / "store"), 1), 0, 1)
+        group.allreduce([torch.ones(4)]).wait()
     finally:
         installed.remove()
-    assert isinstance(group, dist.ProcessGroupGloo)
+    assert installed.delay.account.total.waits == waits
 
 
-def test_delays_need_no_root() -> None:
-    """Nothing in them asks who runs them: they work for any user."""
+def test_delays_need_no_root(one_worker: None) -> None:
+    """Nothing in them asks who runs them: they are put in and taken out by any user."""
     child = os.fork()
     if child == 0:
-        os.setuid(65534) if os.geteuid() == 0 else None
-        delay = delays.Delay("test", 0.001)
-        delay()
-        os._exit(0 if delay.account.total.waits == 1 else 1)
+        code = 1
+        try:
+            if os.geteuid() == 0:
+                os.setuid(65534)
+            with tempfile.TemporaryDirectory() as own:  # pytest's folders are closed to others
+                for put_in in (
+                    lambda: delays.slow_forward(SECONDS),
+                    lambda: delays.uneven_iterations(SECONDS, 1),
+                    lambda: delays.slow_neighbours(SECONDS, Path(own) / "marks"),
+                    lambda: delays.slow_exchange(SECONDS),
+                ):
+                    put_in().remove()
+            data = delays.SlowBatches(torch.arange(2), SECONDS)
+            data.__getitems__([0, 1])
+            code = 0 if data.delay.account.total.waits == 1 else 2
+        finally:
+            os._exit(code)  # never back into the tests of the parent
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

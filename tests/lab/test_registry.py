@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -90,12 +91,32 @@ class TestWithRoot:
             lab = block.__enter__()
             child = os.fork()
             if child == 0:
-                block.__exit__(None, None, None)
-                os._exit(0)
+                try:
+                    block.__exit__(None, None, None)
+                finally:
+                    os._exit(0)
             os.waitpid(child, 0)
             assert lab.folder.exists() and host.namespace.exists()
             block.__exit__(None, None, None)
             assert not lab.folder.exists()
+
+    def test_nobody_can_look_through_labs_while_one_is_removed(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A start that met a lab half removed would fail, or remove it a second time."""
+        seen = []
+        remove = registry.Lab.remove
+
+        def observed(lab: registry.Lab) -> None:
+            with (lab.root / "lock").open() as other, pytest.raises(BlockingIOError):
+                fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            seen.append(lab.name)
+            remove(lab)
+
+        monkeypatch.setattr(registry.Lab, "remove", observed)
+        with registry.opened(tmp_path) as lab:
+            pass
+        assert seen == [lab.name] and not lab.folder.exists()
 
     def test_a_folder_without_a_record_is_removed(self, tmp_path: Path) -> None:
         """Its maker was killed before it could write one, so it has made nothing."""

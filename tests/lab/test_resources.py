@@ -147,3 +147,9 @@ def test_a_controller_that_is_off_is_left_to_the_user(second_version: Path) -> N
     with pytest.raises(StashError, match=r"echo \+io >"):
         resources._settings(Limits(20e6, "8:0"))
     assert switch.read_text() == "cpu memory\n"
+
+
+@pytest.mark.parametrize("cpus", [0.0, -1.0, float("inf"), float("nan")])
+def test_a_share_of_processors_that_would_limit_nothing_is_refused(cpus: float) -> None:
+    with pytest.raises(UsageError, match="CPUs is no limit"):
+        resources._settings(Limits(cpus=cpus))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from stash.errors import UsageError
@@ -34,6 +36,21 @@ def test_sizes_times_and_cores() -> None:
 def test_what_is_no_rate_is_refused_with_its_own_words(written: str) -> None:
     with pytest.raises(UsageError, match=repr(written)):
         words.bytes_per_second(written)
+
+
+@pytest.mark.parametrize(
+    ("read", "written"),
+    [
+        (words.bits_per_second, "100Mb/s"),
+        (words.bytes_per_second, "1Gb/s"),
+        (words.byte_count, "2Gb"),
+    ],
+)
+def test_a_unit_that_is_bits_to_some_and_bytes_to_others_is_refused(
+    read: Callable[[str], float], written: str
+) -> None:
+    with pytest.raises(UsageError, match=r"write [MG]bit for bits, [MG]B for bytes"):
+        read(written)
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,8 @@ def opened(root: Path = ROOT) -> Iterator[Lab]:
         finally:
             # A process forked inside the block must not remove what is its parent's.
             if made and os.getpid() == process and not _is_kept(made[0]):
-                with interrupts.undisturbed():
+                # Locked: one that starts meanwhile must not meet a lab that is half removed.
+                with interrupts.undisturbed(), _locked(root):
                     made[0].remove()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -156,6 +157,8 @@ def _settings(limits: Limits) -> dict[Hierarchy, dict[str, str]]:
         v1 = {"blkio.throttle.read_bps_device": f"{limits.device} {rate}"}
         add("blkio", v1, "io", {"io.max": f"{limits.device} rbps={rate}"})
     if limits.cpus is not None:
+        if not 0 < limits.cpus < math.inf:  # a negative quota would be none at all
+            raise UsageError(f"{limits.cpus:g} CPUs is no limit; it must be more than zero.")
         quota = round(limits.cpus * PERIOD_US)
         v1 = {"cpu.cfs_period_us": str(PERIOD_US), "cpu.cfs_quota_us": str(quota)}
         add("cpu", v1, "cpu", {"cpu.max": f"{quota} {PERIOD_US}"})

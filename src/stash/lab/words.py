@@ -65,7 +65,10 @@ def _split(words: str, wanted: str) -> tuple[float, str, bool]:
     match = _WRITTEN.fullmatch(words)
     if match is None:
         raise UsageError(f"{words!r} is not {wanted}.")
-    return float(match[1]), match[2].lower(), match[3] is not None
+    unit = match[2]
+    if unit.endswith("b") and unit != unit.lower():  # `Mb` is bits to some, bytes to others
+        raise UsageError(f"{words!r}: write {unit[:-1]}bit for bits, {unit[:-1]}B for bytes.")
+    return float(match[1]), unit.lower(), match[3] is not None
 
 
 def _bytes(words: str, number: float, unit: str) -> float:
