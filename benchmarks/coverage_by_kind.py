@@ -179,7 +179,7 @@ def _undisturbed(launch: dict[str, Any]) -> bool:
 
 
 def _covered(kind: str, launches: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    truth = launches[0]["kinds"][kind]["truth"]
+    (truth,) = {one["kinds"][kind]["truth"] for one in launches}  # of one world
     by_launch = [one["kinds"][kind]["found"] for one in launches]
     found = [ends for of_one in by_launch for ends in of_one]
     error = plain_mean([[value - truth for value, _, _ in of_one] for of_one in by_launch])

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+from children import end_with_us
 
 from stash.lab.network import Host
 from stash.launch.meeting import until
@@ -87,6 +88,7 @@ def start(
                 stdout=out,
                 stderr=err,
                 env={**os.environ, "TMPDIR": str(own), **extra},
+                preexec_fn=end_with_us,
             )
         nodes.append(Node(number, host, process, own))
     return nodes

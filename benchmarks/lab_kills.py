@@ -13,13 +13,16 @@ import argparse
 import json
 import random
 import secrets
+import signal
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
+from children import end_with_us
+
 from stash.lab import cgroups, network, registry, resources
+from stash.workloads.generate import cache_folder
 
 SLEEP_SECONDS = 3600
 WINDOW_SECONDS = 1.5
@@ -42,6 +45,8 @@ def main() -> None:
         "left_after_next_start": _sum([after for _, after in found]),
     }
     print(json.dumps(result, indent=1))
+    if not result["killed_with_something_left"]:
+        sys.exit("No kill left anything, so nothing was shown.")
     sys.exit(any(result["left_after_next_start"].values()))
 
 
@@ -52,7 +57,8 @@ def one_run(seconds: float) -> tuple[dict[str, int], dict[str, int]]:
     victim = start_victim(mark)
     time.sleep(seconds)
     victim.kill()
-    victim.wait()
+    if victim.wait() != -signal.SIGKILL:
+        sys.exit("What should have been killed had ended before; its words are above.")
     before = leftovers(victim.pid, mark, links)
     with network.hosts(1, "100mbit"):
         pass
@@ -65,7 +71,10 @@ def one_run(seconds: float) -> tuple[dict[str, int], dict[str, int]]:
 def start_victim(mark: str) -> subprocess.Popen[str]:
     """A process that makes and removes labs until it is killed; returns when it has begun."""
     victim = subprocess.Popen(
-        [sys.executable, __file__, "--victim", mark], stdout=subprocess.PIPE, text=True
+        [sys.executable, __file__, "--victim", mark],
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=end_with_us,
     )
     assert victim.stdout is not None and victim.stdout.readline() == "begun\n"
     return victim
@@ -76,10 +85,12 @@ def make_and_remove_labs(mark: str) -> None:
     print("begun", flush=True)
     # The mark is a word of the command, so that the process can be found when its lab is gone.
     stay = ["sh", "-c", f"sleep {SLEEP_SECONDS} # {mark}"]
+    place = cache_folder()  # on a disk: temporary folders may lie in memory
+    place.mkdir(parents=True, exist_ok=True)
     while True:
         with (
             network.hosts(2, "100mbit") as hosts,
-            resources.storage(Path(tempfile.gettempdir()), "20MB/s", workers=2) as disk,
+            resources.storage(place, "20MB/s", workers=2) as disk,
         ):
             for inside in (*(host.inside for host in hosts), disk.inside):
                 subprocess.Popen([*inside, *stay])

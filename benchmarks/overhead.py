@@ -58,6 +58,8 @@ CALIBRATING_ROUNDS = 5
 
 #: Side to seconds per iteration of every round, by the clock and of processors.
 Times = dict[str, list[float]]
+#: Case, peer, seconds of a block, processor: launches of one are told together.
+Key = tuple[str, str | None, float, str | None]
 
 
 def main() -> None:
@@ -75,10 +77,17 @@ def _measure(case: str, options: argparse.Namespace) -> None:
     """Launches that share the time, and what all say together, those before them too."""
     with tempfile.TemporaryDirectory(prefix="stash-overhead-") as folder:
         kept = (options.append or Path(folder) / "slices").resolve()
-        for number in range(options.launches):
-            _launch(case, ("bare", "engine")[number % 2], kept, options)
+        kept.touch()
         alike = (case, options.peer, _block_seconds(case), this_machine().cpu)
+        for _ in range(options.launches):
+            _launch(case, _rarer_first(slices.read(kept), alike), kept, options)
         _tell([one for one in slices.read(kept) if _key(one) == alike])
+
+
+def _rarer_first(kept: Sequence[dict[str, Any]], alike: Key) -> str:
+    """Whose model is built first: as often the one's as the other's, in all slices together."""
+    before = [one["first"] for one in kept if _key(one) == alike]
+    return min(("bare", "engine"), key=before.count)
 
 
 def _launch(case: str, first: str, kept: Path, options: argparse.Namespace) -> None:
@@ -200,7 +209,7 @@ def _tell(launches: Sequence[dict[str, Any]]) -> None:
         print(json.dumps(told), flush=True)
 
 
-def _key(one: dict[str, Any]) -> tuple[str, str | None, float, str | None]:
+def _key(one: dict[str, Any]) -> Key:
     """What is alike in launches that are told together; early ones did not note the processor."""
     return one["case"], one["peer"], one["block_seconds"], one.get("cpu")
 
@@ -261,7 +270,12 @@ def _shows(low: float | None, high: float | None, case: str, launches: int) -> b
     """Whether an interval, of several launches, can tell anything and ends below the bound."""
     if launches < 2 or low is None or high is None:
         return False
-    return (high - low) / 2 <= HALF_WIDTHS.get(case, HALF_WIDTH) and high <= BOUNDS[case]
+    return (high - low) / 2 <= half_width_wanted(case) and high <= BOUNDS[case]
+
+
+def half_width_wanted(case: str) -> float:
+    """Wider intervals show nothing."""
+    return HALF_WIDTHS.get(case, HALF_WIDTH)
 
 
 def _interval(

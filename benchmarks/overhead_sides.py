@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from children import end_with_us
 from overhead_cases import Case, build, device_of
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
@@ -173,7 +174,11 @@ def serving(peer: str | None, folder: Path) -> Iterator[dict[str, str]]:
     command += ["--logs-dir", str(folder), "--aggregator-port", port, "--nproc-per-node", "2"]
     command += ["--session-id", TRACEML_SESSION]
     server = subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=dict(os.environ)
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=dict(os.environ),
+        preexec_fn=end_with_us,
     )
     try:
         yield {"TRACEML_AGGREGATOR_PORT": port, "TRACEML_SESSION_ID": TRACEML_SESSION}

@@ -33,6 +33,7 @@ def summary(lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
     repeats they were. Stash's are held against the other's last of the same repeats.
     """
     truth = lines[0]["truth"]
+    assert all(line["truth"] == truth for line in lines), "repeats of several worlds"
     reference = _answers([line["reference"] for line in lines])
     stash = _answers([line["stash"] for line in lines])
     last = list(reference.values())[-1]

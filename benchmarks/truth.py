@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import fnmatch
-import functools
 import hashlib
 import json
 import os
@@ -40,8 +39,8 @@ HALF_WIDTH = "0.5%"
 #: What coverage_by_kind.py has kept.
 COVERAGE = Path(__file__).parent / "measured" / "coverage.jsonl"
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
-MEASURING_MODULES = ("truth", "truth_worlds", "truth_experiments", "recurrence")
-MEASURING_ROOMS = ("engine", "lab", "results", "workloads")
+MEASURING_MODULES = ("truth", "truth_worlds", "truth_experiments", "recurrence", "lab_cluster")
+MEASURING_ROOMS = ("lab", "launch", "engine", "workloads", "results", "hardware")
 #: Longer than any profile here is meant to take.
 HOSTS_SECONDS = 900.0
 
@@ -82,13 +81,13 @@ def run_all(chosen: Sequence[Experiment], folder: Path, minutes: float) -> None:
         raise SystemExit(f"Failed: {', '.join(failed)}. The same command tries them again.")
 
 
-@functools.cache
 def sources() -> str:
     """Tells one state of all that measures, or says what is true, from another."""
     here = Path(__file__).parent
     files = [here / f"{name}.py" for name in MEASURING_MODULES]
     for room in MEASURING_ROOMS:
-        files += (here.parent / "src" / "stash" / room).rglob("*.py")
+        folder = here.parent / "src" / "stash" / room
+        files += [*folder.rglob("*.py"), *folder.glob("data/*")]
     whole = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(files)))
     return whole.hexdigest()[:16]
 
@@ -101,7 +100,7 @@ def run(
     experiment: Experiment, minutes: float, rounds: int | None = None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Bring the world about and profile it: what was measured beside what is true; the profile."""
-    began = time.time()
+    began, measured_by = time.time(), sources()
     with (
         tempfile.TemporaryDirectory(prefix="stash-truth-") as folder,
         surroundings(experiment, Path(folder)) as where,
@@ -130,7 +129,7 @@ def run(
         "stopped": profile["run"]["stopped_because"],
         "warnings": [check["name"] for check in profile["checks"] if check["status"] == "warn"],
         "created": profile["created"],
-        "sources": sources(),
+        "sources": measured_by,
         "machine": {key: profile["machine"][key] for key in ("cpu", "cores", "system", "torch")},
         "seconds": round(time.time() - began, 1),
     }

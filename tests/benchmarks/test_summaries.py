@@ -158,3 +158,10 @@ def test_launches_that_were_made_in_another_way_or_elsewhere_are_told_apart() ->
         (0.5, "fast", 1.03),
         (0.5, "slow", 1.02),
     ]
+
+
+def test_whose_model_is_built_first_is_balanced_over_all_slices_that_are_told_together() -> None:
+    kept = [a_slice(1.0) | {"first": first} for first in ("bare", "engine", "bare")]
+    kept += [a_slice(1.0) | {"first": "engine", "cpu": "another"} for _ in range(4)]
+    assert overhead._rarer_first(kept, overhead._key(kept[0])) == "engine"
+    assert overhead._rarer_first([], overhead._key(kept[0])) == "bare"
