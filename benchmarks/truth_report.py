@@ -120,14 +120,9 @@ def _page(
 
 def _head(results: Sequence[Result]) -> str:
     days = sorted({one["created"][:10] for one in results})
-    machine = results[0]["machine"]
+    machine = results[-1]["machine"]
+    processors = " and ".join(dict.fromkeys(one["machine"]["cpu"] for one in results))
     minutes = sum(one["seconds"] for one in results) / 60
-    older = sum(one.get("sources") != sources() for one in results)
-    before = (
-        f"\n\n{older} of them were measured before the last change of what measures them."
-        if older
-        else ""
-    )
     return f"""# Truth: known stalls go in, the same stalls come out
 
 Two workers train on emulated devices. Delays of known length are put in from outside the measuring
@@ -141,9 +136,19 @@ make truth
 ```
 
 Measured on {" to ".join(dict.fromkeys((days[0], days[-1])))}: {len(results)} experiments,
-{minutes:.0f} minutes, half-width asked 0.5 % of an iteration; {machine["cpu"]}, {machine["cores"]}
+{minutes:.0f} minutes, half-width asked 0.5 % of an iteration; {processors}, {machine["cores"]}
 cores, {machine["system"]}, torch {machine["torch"]}. All figures are percent of an iteration that
-waits for nothing, with 95 % intervals. [truth.json](truth.json) has them all.{before}"""
+waits for nothing, with 95 % intervals. [truth.json](truth.json) has them all.{_older(results)}"""
+
+
+def _older(results: Sequence[Result]) -> str:
+    """Said where the code that measures is another one by now."""
+    now = sources()
+    older = sum(one.get("sources") != now for one in results)
+    if not older:
+        return ""
+    which = "all of them" if older == len(results) else f"{older} of them"
+    return f"\n\nWhat measures has been changed since {which} were measured."
 
 
 def _fits(fits: dict[str, Fit]) -> str:
@@ -233,22 +238,20 @@ def _coverage(coverage: Sequence[dict[str, Any]]) -> str:
         ]
         for one in coverage
     ]
-    command = "python benchmarks/coverage_by_kind.py"
+    command = "python benchmarks/coverage_by_kind.py --append benchmarks/measured/coverage.jsonl"
     words = (
         "Launches of two worlds, their rounds cut into profiles: one world with communication,\n"
-        "contention and prep at once, and one with a slow disk, whose rounds take longer: it has\n"
-        "profiles of eight (`--rounds 8`). Iterations of both vary: the doubt that intervals tell\n"
-        "of is then larger than what closed forms leave out. With +-5 % intervals are about as\n"
-        "wide as a profile asks for by default, with +-2 % (`--uneven 0.02`) less than half as\n"
-        "wide. They should hold the truth in 90 to 99 of 100 profiles. Bursts load every core for\n"
-        "0.5 to 4 s, with pauses of 1 to 8 s. *Stolen* is the part of the processors' time that\n"
-        "the machine's host gave to others; empty where that was not recorded of all launches.\n"
-        "Launches that lost no more than a profile warns of (2 %) have rows of their own. The\n"
-        "network stall has its own benchmark ([clusters](clusters.md)).\n\n"
-        "```\n"
-        f"{command} --append benchmarks/measured/coverage.jsonl\n"
-        f"{command} --bursts --append benchmarks/measured/coverage.jsonl\n"
-        "```\n\n"
+        "contention and prep at once, and one with a slow disk (`--only disk`), whose rounds take\n"
+        "longer: it has profiles of eight (`--rounds 8`). Iterations of both vary: the doubt that\n"
+        "intervals tell of is then larger than what closed forms leave out. With +-5 % intervals\n"
+        "are about as wide as a profile asks for by default, with +-2 % (`--uneven 0.02`) less\n"
+        "than half as wide where little is stolen. They should hold the truth in 90 to 99 of 100\n"
+        "profiles. Bursts load every core for 0.5 to 4 s, with pauses of 1 to 8 s (`--bursts`).\n"
+        "*Stolen* is the part of the processors' time that the machine's host gave to others;\n"
+        "empty where that was not recorded of all launches. Launches that lost no more than a\n"
+        "profile warns of (2 %) have rows of their own. The network stall has its own benchmark\n"
+        "([clusters](clusters.md)).\n\n"
+        f"```\n{command}\n```\n\n"
     )
     head = ["stall", "machine", "stolen", "iterations vary by", "rounds of a profile"]
     head += ["intervals that hold the truth"]
