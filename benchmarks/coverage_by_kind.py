@@ -1,10 +1,11 @@
 """Are the intervals honest for every kind of stall, also while something else loads the machine?
 
-Gangs are launched in two worlds whose stalls are known in closed form: in one they exchange
-gradients, share their machine and prepare batches, each for a known time; in the other they read
-from a throttled disk. In both, iterations vary. Rounds of a launch are cut into profiles of as many
-as a profile has at least; a 95 % interval should hold the truth in 90 to 99 of 100 of them. The
-network stall, which needs two hosts, has a benchmark of its own (network_truth.py).
+Gangs are launched in worlds whose stalls are known in closed form: in one they exchange gradients,
+share their machine and prepare batches, each for a known time; in another compute hides what they
+exchange and prepare; in the third they read from a throttled disk. In all, iterations vary. Rounds
+of a launch are cut into profiles of as many as a profile has at least; a 95 % interval should hold
+the truth in 90 to 99 of 100 of them. The network stall, which needs two hosts, has a benchmark of
+its own (network_truth.py).
 
     python benchmarks/coverage_by_kind.py [--only WORLD ...] [--bursts]
     python benchmarks/coverage_by_kind.py --launches 1 --seed 3 --append F     a slice of a long run
@@ -30,7 +31,7 @@ import slices
 from load import bursts
 from truth import surroundings
 from truth_experiments import ALL_STEPS, Experiment, world_with
-from truth_worlds import FACTORY, WORKERS
+from truth_worlds import FACTORY, WORKERS, World
 
 from stash.engine.plan import MIN_ROUNDS
 from stash.launch.api import _run_launches
@@ -52,9 +53,16 @@ UNEVEN = 0.05
 #: Profiles are told apart by how much was stolen from them, in so many groups of one size.
 STOLEN_GROUPS = 4
 #: What is put in together.
-WORLDS = {"delays": ("communication", "contention", "prep"), "disk": ("fetch",)}
+WORLDS = {
+    "delays": ("communication", "contention", "prep"),
+    "hidden": ("communication", "prep"),
+    "disk": ("fetch",),
+}
 #: A replay block of one iteration must last 50 ms; a disk's answer 100 ms (docs/truth.md).
-ITERATION_SECONDS = {"delays": 0.06, "disk": 0.1}
+ITERATION_SECONDS = {"delays": 0.06, "hidden": 0.06, "disk": 0.1}
+#: Of an iteration: an exchange that is over before the backward pass is, with the two milliseconds
+#: that it really takes, and a batch that is there before it is wanted.
+HIDDEN_EXCHANGE, HIDDEN_PREPARE = 0.05, 0.6
 
 
 def main() -> None:
@@ -157,7 +165,7 @@ def _told(launches: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """How many intervals hold the truth, by kind; machines that were disturbed are told apart."""
     told: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for one in launches:
-        alike = (one["bursts"], one["uneven"], one["rounds"], _undisturbed(one))
+        alike = (one["bursts"], one["uneven"], one["rounds"], _undisturbed(one), one["world"])
         for kind in one["kinds"]:
             told.setdefault((*alike, kind), []).append(one)
     return [
@@ -167,9 +175,10 @@ def _told(launches: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
             "uneven": uneven,
             "rounds": rounds,
             "undisturbed": undisturbed,
+            "world": world,
             **_covered(kind, alike),
         }
-        for (loaded, uneven, rounds, undisturbed, kind), alike in told.items()
+        for (loaded, uneven, rounds, undisturbed, world, kind), alike in told.items()
     ]
 
 
@@ -217,18 +226,30 @@ def _line(one: dict[str, Any]) -> str:
 
 
 def _experiment(name: str, uneven: float, seed: int) -> Experiment:
-    """A fifth of an iteration of every kind; only the steps whose differences they are."""
-    kinds = WORLDS[name]
-    world = world_with(
-        **dict.fromkeys(kinds, AMOUNT), iteration_seconds=ITERATION_SECONDS[name], uneven=uneven
-    )
-    wanted = {step for kind in kinds for _, step in STALL_BY_NAME[kind].terms}
+    """Only with the steps whose differences its kinds are."""
+    world = _world(name, uneven)
+    wanted = {step for kind in WORLDS[name] for _, step in STALL_BY_NAME[kind].terms}
     return Experiment(
         name=name,
         group="coverage",
         about="",
         world=replace(world, samples_per_batch=1, seed=seed),
         steps=tuple(step for step in ALL_STEPS if step in wanted),
+    )
+
+
+def _world(name: str, uneven: float) -> World:
+    """A fifth of an iteration of every kind, or what compute hides."""
+    seconds = ITERATION_SECONDS[name]
+    if name != "hidden":
+        kinds = dict.fromkeys(WORLDS[name], AMOUNT)
+        return world_with(**kinds, iteration_seconds=seconds, uneven=uneven)
+    return World(
+        iteration_seconds=seconds,
+        uneven_seconds=uneven * seconds,
+        exchange_seconds=HIDDEN_EXCHANGE * seconds,
+        prepare_seconds=HIDDEN_PREPARE * seconds,
+        loader_workers=1,
     )
 
 

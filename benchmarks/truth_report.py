@@ -83,6 +83,7 @@ def _ordered(coverage: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
             -one["uneven"],
             not one["undisturbed"],
             -one["rounds"],
+            one["world"] == "hidden",
             KINDS.index(one["kind"]),
         ),
     )
@@ -226,7 +227,7 @@ def _links(results: Sequence[Result]) -> str:
 def _coverage(coverage: Sequence[dict[str, Any]]) -> str:
     rows = [
         [
-            f"`{one['kind']}`",
+            _named(one),
             "loaded in bursts" if one["bursts"] else "as it is",
             "" if (stolen := one.get("stolen_percent")) is None else f"{stolen:.1f} %",
             f"+-{100 * one['uneven']:g} %",
@@ -240,22 +241,27 @@ def _coverage(coverage: Sequence[dict[str, Any]]) -> str:
     ]
     command = "python benchmarks/coverage_by_kind.py --append benchmarks/measured/coverage.jsonl"
     words = (
-        "Launches of two worlds, their rounds cut into profiles: one world with communication,\n"
-        "contention and prep at once, and one with a slow disk (`--only disk`), whose rounds take\n"
-        "longer: it has profiles of eight (`--rounds 8`). Iterations of both vary: the doubt that\n"
-        "intervals tell of is then larger than what closed forms leave out. With +-5 % intervals\n"
-        "are about as wide as a profile asks for by default, with +-2 % (`--uneven 0.02`) less\n"
-        "than half as wide where little is stolen. They should hold the truth in 90 to 99 of 100\n"
-        "profiles. Bursts load every core for 0.5 to 4 s, with pauses of 1 to 8 s (`--bursts`).\n"
-        "*Stolen* is the part of the processors' time that the machine's host gave to others;\n"
-        "empty where that was not recorded of all launches. Launches that lost no more than a\n"
-        "profile warns of (2 %) have rows of their own. The network stall has its own benchmark\n"
-        "([clusters](clusters.md)).\n\n"
+        "Launches of three worlds, their rounds cut into profiles: one with communication,\n"
+        "contention and prep at once, one in which compute hides an exchange of 5 % of an\n"
+        "iteration and batches that take 60 %, so that both stalls are zero, and one with a slow\n"
+        "disk (`--only disk`), whose rounds take longer: it has profiles of eight (`--rounds 8`).\n"
+        "Iterations of all vary: the doubt that intervals tell of is then larger than what closed\n"
+        "forms leave out. With +-5 % intervals are about as wide as a profile asks for by\n"
+        "default, with +-2 % (`--uneven 0.02`) less than half as wide where little is stolen.\n"
+        "They should hold the truth in 90 to 99 of 100 profiles. Bursts load every core for 0.5\n"
+        "to 4 s, with pauses of 1 to 8 s (`--bursts`). *Stolen* is the part of the processors'\n"
+        "time that the machine's host gave to others; empty where that was not recorded of all\n"
+        "launches. Launches that lost no more than a profile warns of (2 %) have rows of their\n"
+        "own. The network stall has its own benchmark ([clusters](clusters.md)).\n\n"
         f"```\n{command}\n```\n\n"
     )
     head = ["stall", "machine", "stolen", "iterations vary by", "rounds of a profile"]
     head += ["intervals that hold the truth"]
     return words + _table([*head, "truth, ms", "mean half-width, ms", "mean error, ms"], rows)
+
+
+def _named(one: dict[str, Any]) -> str:
+    return f"hidden `{one['kind']}`" if one["world"] == "hidden" else f"`{one['kind']}`"
 
 
 def _stolen(groups: Sequence[dict[str, Any]]) -> str:
@@ -293,7 +299,7 @@ def _missed(
         if one["measured"].get(stall, {}).get("significant")
     ]
     missed += [
-        f"- coverage of `{one['kind']}`{' under bursts of load' if one['bursts'] else ''}, "
+        f"- coverage of {_named(one)}{' under bursts of load' if one['bursts'] else ''}, "
         f"iterations that vary by +-{100 * one['uneven']:g} %{_disturbed(one, coverage)}: "
         f"{one['covered']} of {one['profiles']}"
         for one in coverage
@@ -305,7 +311,7 @@ def _missed(
 
 def _disturbed(one: dict[str, Any], coverage: Sequence[dict[str, Any]]) -> str:
     """Said where launches on an undisturbed machine have a row of their own."""
-    alike = ("kind", "bursts", "uneven", "rounds")
+    alike = ("kind", "world", "bursts", "uneven", "rounds")
     rows = [row for row in coverage if all(row[key] == one[key] for key in alike)]
     if len(rows) == 1:
         return ""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import slices
-from coverage_by_kind import by_stolen, summaries
+from coverage_by_kind import UNEVEN, _experiment, by_stolen, summaries
 
 from stash.hardware.machine import this_machine
 
@@ -81,3 +81,25 @@ def test_profiles_on_a_loaded_machine_or_without_a_look_at_it_are_left_out(tmp_p
     seen = launch([0.01 * at for at in range(8)], [0.1] * 8)
     groups = by_stolen(kept(tmp_path, loaded, unseen, seen))
     assert sum(one["profiles"] for one in groups) == 8
+
+
+def test_a_hidden_stall_is_told_apart_from_one_of_its_kind_that_is_not(tmp_path: Path) -> None:
+    shown = launch([0.0] * 2, [0.5, 0.5])
+    hidden = launch([0.0] * 2, [0.0, 0.0]) | {"world": "hidden"}
+    hidden["kinds"] = {
+        "prep": {"truth": 0.0, "found": [[0.0, -0.001, 0.001], [0.002, 0.001, 0.003]]}
+    }
+    told = [one for one in summaries(kept(tmp_path, shown, hidden)) if one["kind"] == "prep"]
+    assert [(one["world"], one["truth_ms"], one["covered"]) for one in told] == [
+        ("delays", 12.0, 2),
+        ("hidden", 0.0, 1),
+    ]
+
+
+def test_what_is_hidden_is_zero_and_hides_with_what_an_exchange_really_takes() -> None:
+    hidden = _experiment("hidden", UNEVEN, seed=3)
+    assert set(hidden.steps) == {"unsynced", "node", "warm"}
+    assert hidden.world.truth() == dict.fromkeys(
+        ("contention", "communication", "prep", "fetch"), 0
+    )
+    assert hidden.world.exchange_seconds + 0.002 < hidden.world.tail_seconds
